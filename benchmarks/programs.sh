@@ -3,7 +3,8 @@
 
 programs=build/benchmarks-programs
 
-# Prepares peers, our wheel in .venv-benchmarks, and the programs. The second time this takes seconds.
+# Prepares the peers, our wheel in .venv-benchmarks, and the programs. If everything is there already, this takes
+# seconds.
 prepare_programs() {
   load_build_tools
   load_packages "as peers" mpich libmpich-dev openmpi-bin libopenmpi-dev
@@ -11,7 +12,7 @@ prepare_programs() {
     'scikit-build-core>=0.10'
   install_horovod .venv-benchmarks || fail "this tree could not be built; the compiler's words are above"
   { cmake -S . -B $programs -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_BUILD_BENCHMARKS=ON -DHVD_BUILD_TESTS=OFF \
-    -DHVD_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON && # as wheels are built
+    -DHVD_BUILD_EXAMPLES=OFF -DCMAKE_UNITY_BUILD=ON && # with the same options as a wheel
     cmake --build $programs --target benchmarks; } >build/logs/benchmarks-build.log 2>&1 ||
     { tail -n 40 build/logs/benchmarks-build.log; fail "the benchmark programs could not be built"; }
 }

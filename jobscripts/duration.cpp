@@ -44,7 +44,7 @@ Result<std::chrono::seconds> parse_duration(std::string_view text) {
   }
   if (seconds == 0) return refuse(text);
   if (seconds > longest)
-    return Error(ErrorCode::invalid_argument, "a time of at most a year is expected, not '" + std::string(text) + "'");
+    return Error(ErrorCode::invalid_argument, "expected a time of at most a year, found '" + std::string(text) + "'");
   return std::chrono::seconds(seconds);
 }
 

@@ -12,7 +12,7 @@ namespace hvd::jobscripts {
 
 Result<std::chrono::seconds> parse_duration(std::string_view text);
 
-// The forms that schedulers want: "26:30:00"; and "26:30", in whole minutes, rounded up.
+// Return the time in the forms that schedulers read: "26:30:00", and "26:30" in whole minutes, rounded up.
 std::string hours_minutes_seconds(std::chrono::seconds time);
 std::string hours_minutes(std::chrono::seconds time);
 

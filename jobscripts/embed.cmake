@@ -1,5 +1,5 @@
-# cmake -DFOLDER=… -DOUTPUT=… -P embed.cmake: the files of sites/ and templates/ as a C++ table. Here "%include NAME" in
-# a template becomes templates/parts/NAME.sh.
+# cmake -DFOLDER=… -DOUTPUT=… -P embed.cmake: writes the files of sites/ and templates/ into a C++ table. A line
+# "%include NAME" in a template is replaced by templates/parts/NAME.sh.
 file(GLOB parts ${FOLDER}/templates/parts/*.sh)
 string(CONCAT text "// Generated from the files of jobscripts/.\n#include \"jobscripts/site.hpp\"\n\n"
                    "namespace hvd::jobscripts {\n")

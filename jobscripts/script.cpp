@@ -22,7 +22,7 @@ Status check_word(const char* flag, const std::string& value) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
   std::size_t bad = value.find_first_not_of(allowed);
   if (bad == std::string::npos && !value.starts_with('-')) return {};
-  return misuse(std::string(flag) + ": a name of letters, digits and _.:,@%+/&|*=[]- is expected, not '" + value + "'");
+  return misuse(std::string(flag) + ": expected a name of letters, digits and _.:,@%+/&|*=[]-, found '" + value + "'");
 }
 
 Status check_words(const ScriptRequest& request) {
@@ -50,14 +50,15 @@ std::string name_of(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     if (word.starts_with('-')) continue;
     name = word.substr(word.find_last_of('/') + 1);
-    if (!name.starts_with("python")) break;  // in "python train.py" it is the second word
+    if (!name.starts_with("python")) break;  // in "python train.py" the second word is the name of what is run
   }
   name = name.substr(0, name.find('.'));
   return name.empty() || !check_word("", name) ? "horovod" : name;
 }
 
 struct Size {
-  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;  // cpus_per_rank is 0 if nobody says
+  // cpus_per_rank is 0 if neither the site nor the user gives a number
+  int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;
 };
 
 Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
@@ -113,7 +114,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   HVD_RETURN_IF_ERROR(check_words(request));
   if (request.command.empty())
     return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
-  if (request.nodes < 1) return misuse("--nodes: at least 1 is expected");
+  if (request.nodes < 1) return misuse("--nodes: expected at least 1, found " + std::to_string(request.nodes));
   if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
   auto time = parse_duration(request.time);
   if (!time) return misuse("--time: " + time.error().message);

@@ -12,13 +12,13 @@ namespace hvd::jobscripts {
 
 // What the user asked for. If a value is empty, the site's value is used.
 struct ScriptRequest {
-  std::string time;  // with units: 2h
+  std::string time;  // a time with units: 2h
   int nodes = 1;
   std::optional<int> ranks_per_node, gpus_per_node, cpus_per_rank;
   std::string account, queue, constraint, job_name;
-  std::string environment;  // folder of a Python environment
+  std::string environment;  // the folder of a Python environment
   std::vector<std::string> modules;
-  std::string container;  // image
+  std::string container;  // the container image of the ranks
   bool is_requeued = false;
   int max_requeues = 20;
   std::vector<std::string> command;

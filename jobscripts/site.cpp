@@ -34,17 +34,17 @@ std::string known_keys() {
 
 Status put(Site& site, std::string_view line) {
   std::size_t equals = line.find('=');
-  if (equals == std::string_view::npos) return Error(ErrorCode::invalid_argument, "'key = value' is expected");
+  if (equals == std::string_view::npos) return Error(ErrorCode::invalid_argument, "expected 'key = value'");
   std::string_view name = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
   const Key* key = std::find_if(std::begin(keys), std::end(keys), [&](const Key& one) { return one.name == name; });
-  if (key == std::end(keys)) return Error(ErrorCode::invalid_argument, "the keys are " + known_keys());
+  if (key == std::end(keys)) return Error(ErrorCode::invalid_argument, "expected one of the keys " + known_keys());
   auto& values = site.values[std::string(name)];
   if (key->kind != Kind::list && !values.empty())
-    return Error(ErrorCode::invalid_argument, "this key is there once already");
-  if (value.empty()) return Error(ErrorCode::invalid_argument, "a value is expected");
+    return Error(ErrorCode::invalid_argument, "the key occurs twice: leave one of the two lines out");
+  if (value.empty()) return Error(ErrorCode::invalid_argument, "expected a value after the =");
   if (key->kind == Kind::number) {
     auto number = number_in<int>(value);
-    if (!number || *number < 0) return Error(ErrorCode::invalid_argument, "a whole number from 0 on is expected");
+    if (!number || *number < 0) return Error(ErrorCode::invalid_argument, "expected a whole number, 0 or more");
   }
   values.emplace_back(value);
   return {};
@@ -75,9 +75,8 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
   }
   site.scheduler = site.get("scheduler");
   if (find_file(compiled_templates(), site.scheduler) == nullptr)
-    return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': a scheduler of " +
-                                                  names_of(compiled_templates()) + " is expected, not '" +
-                                                  site.scheduler + "'");
+    return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': expected one of the schedulers " +
+                                                  names_of(compiled_templates()) + ", found '" + site.scheduler + "'");
   return site;
 }
 

@@ -14,10 +14,10 @@ namespace hvd::jobscripts {
 struct Site {
   std::string name;
   std::string scheduler;  // slurm, lsf or pbs
-  Values values;          // by key; sites/README.md explains the keys
+  Values values;          // the site's values by key; sites/README.md explains the keys
 
   std::string get(std::string_view key) const;            // empty if the site does not say
-  int number(std::string_view key, int otherwise) const;  // checked when the site was read
+  int number(std::string_view key, int otherwise) const;  // the values were checked when the site was read
 };
 
 // Reads lines "key = value". A key that may be a list is repeated. `name` is the name of the file, without folder and
@@ -29,7 +29,7 @@ Result<Site> find_site(std::string_view name);
 
 // A file of sites/ or templates/ that was compiled in.
 struct CompiledFile {
-  std::string_view name;  // without ending
+  std::string_view name;  // name of the file without its ending
   std::string_view text;
 };
 std::span<const CompiledFile> compiled_sites();

@@ -19,7 +19,7 @@ class Filling {
   Result<std::string> all() {
     std::size_t next = 0;
     HVD_RETURN_IF_ERROR(block(next, true, nullptr));
-    if (next < lines_.size()) return wrong(next, "this %end ends nothing");
+    if (next < lines_.size()) return wrong(next, "there is no %if or %each before this %end");
     return std::move(text_);
   }
 
@@ -31,7 +31,7 @@ class Filling {
       if (line == "%end") return {};
       if (line.starts_with("%if ")) HVD_RETURN_IF_ERROR(condition(next, line.substr(4), is_wanted, it));
       else if (line.starts_with("%each ")) HVD_RETURN_IF_ERROR(each(next, line.substr(6), is_wanted));
-      else if (line.starts_with('%')) return wrong(next, "%if, %each or %end is expected");
+      else if (line.starts_with('%')) return wrong(next, "expected %if, %each or %end");
       else if (is_wanted) HVD_RETURN_IF_ERROR(plain(next, line, it));
     }
     return {};

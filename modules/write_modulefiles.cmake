@@ -11,7 +11,8 @@ if(IS_ABSOLUTE "${HVD_MODULEFILES}")
   set(place "")
 else()
   set(tree "${prefix}/${HVD_MODULEFILES}")
-  set(place "/${HVD_MODULEFILES}/horovod/")  # what follows the prefix in the name of a file that was not copied away
+  set(place "/${HVD_MODULEFILES}/horovod/")  # a modulefile with this part in its path is still where it was installed;
+                                             # the text before it is the prefix
 endif()
 set(folder "$ENV{DESTDIR}${tree}/horovod")
 

@@ -29,7 +29,7 @@ Result<std::vector<Host>> hosts_with_numbers(const std::string& text) {
     hosts.push_back({name, *slots});
     number.clear();
   }
-  if (hosts.empty()) return Error(ErrorCode::invalid_argument, "there is no host in it");
+  if (hosts.empty()) return Error(ErrorCode::invalid_argument, "expected at least one host, found none");
   return hosts;
 }
 

@@ -19,14 +19,14 @@ struct Host {
   int slots = 0;  // ranks that the job asked for on this host
   int cores = 0;  // cores that the job has on this host; 0: unknown
   int gpus = -1;  // GPUs that the job has on this host; -1: unknown
-  int part = 0;   // for a job that asked for several parts (Slurm's heterogeneous jobs)
+  int part = 0;   // number of the job's part to which the host belongs (Slurm's heterogeneous jobs have several parts)
   int room() const { return slots > cores ? slots : cores; }  // the most ranks that do not share a core
 };
 
 struct Allocation {
   std::string job;          // the name in the scheduler's commands: "17", "17_3", "17[3]"
   std::vector<Host> hosts;  // hosts for ranks, each once, in the scheduler's order
-  std::string source;       // where the hosts were read: "LSB_MCPU_HOSTS"
+  std::string source;       // the source of the hosts: "LSB_MCPU_HOSTS"
   std::string launch_host;  // runs the job's script, but no ranks; empty: there is no such host
 };
 
@@ -38,21 +38,22 @@ struct Sources {
   std::function<std::string(const std::vector<std::string>& command)> ask;
   std::function<bool(const std::string& program)> has_program;
   std::int64_t now_s = 0;  // seconds since 1970
-  // What the job was told at its start may not be true any more, as after a suspension: the scheduler is to be asked.
+  // The scheduler itself must be asked. The values that the job got at its start may be out of date, for example after
+  // a suspension.
   bool asks_anew = false;
 };
 
 // How a job is requeued. Some schedulers need a command, others an exit code of the job.
 struct Requeue {
-  std::vector<std::string> command;  // empty: there is no command
-  int exit_code = 0;                 // 0: there is no such code
+  std::vector<std::string> command;  // command that requeues the job; empty: there is none
+  int exit_code = 0;                 // 0: no exit code requeues the job
 };
 
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  virtual const char* name() const = 0;  // for people: "Slurm"
-  // Returns the evidence that this process is inside of a job, "SLURM_JOB_ID=17"; nullopt if it is in no job.
+  virtual const char* name() const = 0;  // the scheduler's name for people: "Slurm"
+  // Returns what shows that this process is inside of a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
   virtual std::optional<std::string> detected(const Environment& environment) const = 0;
   // This and the next three may be called only inside of a job. An error names what could not be read.
   virtual Result<Allocation> allocation(const Sources& sources) const = 0;

@@ -28,7 +28,7 @@ Result<std::vector<Host>> hosts_of_environment(const std::string& text) {
       return Error(ErrorCode::invalid_argument, "the host '" + name + "' has too many slots");
     else same->cores = same->slots += *slots;
   }
-  if (hosts.empty()) return Error(ErrorCode::invalid_argument, "there is no host in it");
+  if (hosts.empty()) return Error(ErrorCode::invalid_argument, "expected at least one host, found none");
   return hosts;
 }
 

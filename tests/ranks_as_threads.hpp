@@ -84,7 +84,7 @@ struct Ensemble {
   Config config;
   std::shared_ptr<connections::ThreadHub> hub;
   std::shared_ptr<Blackboard> board;
-  std::vector<posix::WaitWord> wakes;  // by rank
+  std::vector<posix::WaitWord> wakes;  // one wait word for each rank
 
   // Makes listeners on loopback for all ranks at the first call, and writes their addresses into `world`.
   connections::NetListener take_listener(Rank rank) {
@@ -103,7 +103,7 @@ struct Ensemble {
 
  private:
   std::mutex listeners_mutex_;
-  std::vector<connections::NetListener> listeners_;  // by rank; moved out when taken
+  std::vector<connections::NetListener> listeners_;  // one listener for each rank; moved out when taken
 };
 
 // One rank, with everything that the layers from transport upwards need.

@@ -26,7 +26,7 @@ std::map<std::string, Setter> options_of(Settings& settings) {
     };
   };
   auto incident = [](std::optional<Incident>& place) {
-    return [&place](const std::string& text) {  // STEP:RANK
+    return [&place](const std::string& text) {  // parses a text of the form STEP:RANK
       place = Incident{std::stoi(text), std::stoi(text.substr(text.find(':') + 1))};
     };
   };

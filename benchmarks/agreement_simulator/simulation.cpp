@@ -56,7 +56,7 @@ class Node final : public AgreementEffects {
 
   int number, first_rank, ranks;
   std::vector<std::pair<Neighbour, Buffer>> outbox;
-  bool is_gone = false;    // gone with its host
+  bool is_gone = false;    // its host has vanished
   bool has_ended = false;  // it was told of a loss
   Nanoseconds busy_until = 0;
   bool is_to_run = false;

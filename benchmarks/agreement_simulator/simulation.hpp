@@ -59,7 +59,7 @@ struct Settings {
   Costs costs;
   int shared_cores = 0;                   // the number of cores that all hosts share (virtual nodes); 0: no limit
   Nanoseconds spread = 0;                 // ranks submit within this time after the step's beginning
-  Nanoseconds patience = 10'000'000'000;  // HOROVOD_PEER_TIMEOUT
+  Nanoseconds patience = 10'000'000'000;  // the time of HOROVOD_PEER_TIMEOUT
   unsigned seed = 1;
   std::optional<Incident> straggler;  // submits late by this time:
   Nanoseconds straggler_delay = 100'000'000;
@@ -70,13 +70,14 @@ struct Settings {
 };
 
 struct Step {
-  std::int64_t messages = 0;                             // frames between nodes
-  std::int64_t bytes = 0;                                // in these frames, with their lengths
-  std::int64_t messages_at_root = 0, bytes_at_root = 0;  // in and out
-  std::int64_t messages_in_one_host = 0;                 // of a central coordinator, in addition
-  int batches = 0, failures = 0;                         // records of each kind, at the root
-  Nanoseconds duration = 0;                              // since the beginning of the step
-  Nanoseconds latency = 0;                               // from the last submission until the last rank knows all
+  std::int64_t messages = 0;  // number of frames between nodes
+  std::int64_t bytes = 0;     // bytes in these frames, including the lengths
+  // number of messages and bytes that the root has received and sent
+  std::int64_t messages_at_root = 0, bytes_at_root = 0;
+  std::int64_t messages_in_one_host = 0;  // what a central coordinator needs in addition
+  int batches = 0, failures = 0;          // number of records of each kind, at the root
+  Nanoseconds duration = 0;               // the time from the beginning of the step to its end
+  Nanoseconds latency = 0;                // from the last submission until the last rank knows all
 };
 
 struct Outcome {

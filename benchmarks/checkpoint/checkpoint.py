@@ -76,7 +76,7 @@ class Ours:
 
 
 class H5py:
-    """Writes the same datasets by h5py, with its checksums if they are wanted."""
+    """Writes the same datasets with h5py. If wanted, h5py computes its checksums."""
 
     def __init__(self, checksums):
         self.name = "h5py, fletcher32" if checksums else "h5py"
@@ -205,7 +205,7 @@ class DistributedAsynchronous:
 
 
 def memory_of_process(what):
-    """VmRSS, or VmHWM, the most that it was since begin_peak(). In bytes."""
+    """Returns VmRSS, or VmHWM, which is the greatest VmRSS since begin_peak(). In bytes."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what))
 
@@ -216,8 +216,8 @@ def begin_peak():
 
 
 def measure_stall(way, folder, rounds, model, optimizer):
-    """Returns the seconds that save() takes (median, without the first), those until the file is written, and by how
-    many bytes the process grew at most: in the first save, and in the others."""
+    """Returns three values: the seconds that save() takes (median, without the first), the seconds until the file is
+    written, and the bytes by which the process has grown at most, in the first save and in the others."""
     stalls, writes, grown = [], [], []
     before = memory_of_process("VmRSS")
     way = way(folder, model, optimizer)

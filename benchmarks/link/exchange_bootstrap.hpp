@@ -40,7 +40,7 @@ class ExchangeBootstrap final : public bootstrap::Bootstrap {
 
  private:
   const Ranks& ranks_;
-  Buffer news_;  // what was put since the last fence
+  Buffer news_;  // the values that were put since the last fence
   std::map<std::pair<Rank, std::string>, Buffer> known_;
 };
 

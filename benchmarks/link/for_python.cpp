@@ -25,7 +25,7 @@ struct LinkOfPython {
 hvd::benchmark::Ranks ranks_of(int rank, int size, int is_crowded, AllgatherFunction allgather) {
   hvd::benchmark::Ranks ranks{rank, size, is_crowded != 0, nullptr, [rank](const std::string& why) {
                                 std::fprintf(stderr, "benchmark, rank %d: %s\n", rank, why.c_str());
-                                std::_Exit(1);  // the launcher ends the others
+                                std::_Exit(1);  // this rank ends with an error, and the launcher then ends the others
                               }};
   ranks.allgather = [=](const Buffer& mine) {
     // All ranks exchange blocks of the greatest length. Each block begins with the length of the rank's own value.

@@ -39,7 +39,7 @@ class OurLink {
   struct Planned {
     std::unique_ptr<Task> task;
     std::vector<Segment> in, out;
-    std::vector<std::int64_t> counts{};  // for an alltoall
+    std::vector<std::int64_t> counts{};  // numbers of elements for an alltoall
   };
   void meet();
   void share_wake_words();
@@ -53,10 +53,10 @@ class OurLink {
   ExchangeBootstrap bootstrap_;
   Deadline deadline_;
   std::shared_ptr<connections::NodePeers> peers_;
-  std::shared_ptr<connections::NetPeers> net_;  // null on one node
+  std::shared_ptr<connections::NetPeers> net_;  // null if the job has one node
   posix::SharedMemory wake_memory_;
   transport::Surroundings surroundings_;
-  std::unique_ptr<runtime::ProcessSets> sets_;  // only the world
+  std::unique_ptr<runtime::ProcessSets> sets_;  // the only process set is the world
   std::unique_ptr<runtime::TeamMaker> maker_;
   std::unique_ptr<runtime::Teams> teams_;
   std::vector<std::unique_ptr<Planned>> planned_;

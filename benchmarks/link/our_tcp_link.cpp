@@ -74,7 +74,8 @@ posix::FileDescriptor OurTcpLink::bare_connection(int peer) {
   for (;;) {
     auto asked = ranks_.value_of(surroundings_.ask<connections::NetPeers>()->connection(Rank{peer}, "bare"));
     if (asked) {
-      surroundings_.ask<connections::NetPeers>()->disarm(asked->get());  // its owner closes it without telling
+      // the owner closes this descriptor without telling us
+      surroundings_.ask<connections::NetPeers>()->disarm(asked->get());
       return std::move(*asked);
     }
     ::sched_yield();

@@ -28,7 +28,7 @@ struct Program {
   OurLink& link;
   const Options& options;
   const SixteenBitSums& sums;
-  std::byte* buffer;    // of the largest size
+  std::byte* buffer;    // a buffer for the largest size
   std::byte* gathered;  // a buffer of that size for every rank
   Effort effort;
 

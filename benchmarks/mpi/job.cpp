@@ -35,7 +35,8 @@ Job::Job(bool bound, bool own_mpi_thread) {
   MPI_Get_library_version(version, &length);
   mpi_version_.assign(version, static_cast<std::size_t>(length));
   mpi_version_.resize(
-      std::min(mpi_version_.size(), mpi_version_.find_first_of("\n,")));  // the rest tells how it was built
+      // the text after this point only tells how the library was built
+      std::min(mpi_version_.size(), mpi_version_.find_first_of("\n,")));
   std::replace(mpi_version_.begin(), mpi_version_.end(), '\t', ' ');
 
   auto mask = posix::affinity();
@@ -51,7 +52,7 @@ Job::Job(bool bound, bool own_mpi_thread) {
   meet();
 }
 
-// No window of MPI's is used: an MPI that plays several nodes on one machine shares none between them.
+// MPI's shared windows are not used: if an MPI plays several nodes on one machine, its nodes share no window.
 void Job::meet() {
   int where[2] = {static_cast<int>(::getpid()), -1};
   auto value_of = [this](Result<posix::SharedMemory> memory) {

@@ -25,7 +25,7 @@ class Job {
 
   // The barrier uses shared memory. Ranks leave it as close together in time as the cores allow.
   void barrier();
-  // A barrier that also returns rank 0's `moment`: a time until which all ranks are to do something.
+  // A barrier that also returns rank 0's `moment`, the time until which all ranks shall compute.
   double barrier_until(double moment);
   // This job for code that does not know MPI. The result refers to this object.
   Ranks ranks();

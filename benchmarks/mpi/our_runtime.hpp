@@ -34,7 +34,7 @@ class OurRuntime {
   OurRuntime& operator=(const OurRuntime&) = delete;
 
   hvd_runtime* get() const { return runtime_; }
-  Usage usage() const { return usage_of(threads_); }  // of the runtime's own threads
+  Usage usage() const { return usage_of(threads_); }  // the resources that the runtime's own threads have used
   void check(hvd_status status) const {
     if (status != HVD_OK) job_.fail(hvd_last_error());
   }

@@ -69,7 +69,7 @@ class OneWay {
 
 struct Contender {
   std::string name;
-  std::unique_ptr<OneWay> way;  // null: MPI itself, or the data plane
+  std::unique_ptr<OneWay> way;  // null for MPI itself and for the data plane
   std::unique_ptr<OurLink> data_plane;
 
   std::function<void()> step(const Tensors& tensors, const std::string& name, PackedAllreduce& packed);

@@ -19,9 +19,9 @@ struct SixteenBitSums {
   SixteenBitSums(const SixteenBitSums&) = delete;
   SixteenBitSums& operator=(const SixteenBitSums&) = delete;
 
-  MPI_Datatype type = MPI_DATATYPE_NULL;  // two opaque bytes
+  MPI_Datatype type = MPI_DATATYPE_NULL;  // an MPI type of two opaque bytes
   MPI_Op halves = MPI_OP_NULL;            // eight at a time with F16C if the processor has it, as in Horovod
-  MPI_Op bfloats_scalar = MPI_OP_NULL;    // one element after the other
+  MPI_Op bfloats_scalar = MPI_OP_NULL;    // a sum that handles one element after the other
   MPI_Op bfloats_compiled = MPI_OP_NULL;  // the same loop, vectorised by the compiler
 };
 

@@ -20,7 +20,7 @@ class Tensors {
   struct Tensor {
     float* data;
     std::size_t count;
-    std::size_t offset;  // in the array of all elements
+    std::size_t offset;  // position in the array of all elements
   };
   const std::vector<Tensor>& all() const { return tensors_; }
   std::size_t count() const { return count_; }

@@ -21,7 +21,7 @@ namespace {
 struct Step {
   const char* name;
   std::size_t tensors;
-  std::size_t bytes;  // of all tensors together
+  std::size_t bytes;  // size of all tensors together
   bool after_work = false;
 };
 constexpr Step steps[] = {{"one_8B", 1, 8},

@@ -55,7 +55,8 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--again", action="store_true", help="no measuring: table and plot of the records that exist")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the launched programs are ended, too
+    # ends by an exception, so that the launched programs are ended, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     out = pathlib.Path(options.out).resolve()  # absolute, because a part of it becomes a file:// address
     out.mkdir(parents=True, exist_ok=True)
     load = load_of(out, options.again)

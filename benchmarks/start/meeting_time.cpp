@@ -80,7 +80,8 @@ struct Shared {
 
 // The environment of the ranks, and who serves them.
 struct Way {
-  std::function<Status(int node, Deadline deadline)> meet_as_node;  // null: the ranks meet by the environment:
+  // null if the ranks meet by what the environment tells:
+  std::function<Status(int node, Deadline deadline)> meet_as_node;
   std::function<Environment(int rank)> environment;
   std::function<void()> serve;  // serves what can be served now; null if nobody serves
   int descriptor = -1;

@@ -16,7 +16,7 @@ int main(int count, char** words) {
   const std::string file = count > 1 ? words[1] : "";
   const std::int64_t rounds = count > 2 ? std::atoll(words[2]) : 5;
 
-  // Rank 0 decides how much there is to do, and looks for the file; the others learn it.
+  // Rank 0 decides how many rounds there are and looks for the file. The other ranks learn both by a broadcast.
   std::int64_t orders[2] = {0, 0};
   if (job.rank() == 0) {
     orders[0] = 1'000'000;
@@ -37,7 +37,7 @@ int main(int count, char** words) {
   auto average = job.allreduce_op<double>("pi", 1, HVD_AVERAGE);
   while (round < rounds) {
     ++round;
-    // Each round has random numbers of its own, so they are no part of what has to be saved.
+    // Each round draws random numbers from its own seed, so a checkpoint need not contain their state.
     std::mt19937 random(static_cast<unsigned>(round * job.size() + job.rank()));
     std::uniform_real_distribution<double> coordinate(0.0, 1.0);
     std::int64_t hits = 0;
@@ -62,7 +62,7 @@ int main(int count, char** words) {
     if (stops && round < rounds) return job.exit_code_of_stop();
   }
 
-  // Who took part: each rank gives its number, and all ranks get the list.
+  // Gathers which ranks took part: each rank gives its number, and all ranks get the list.
   std::int32_t me = job.rank();
   std::vector<std::int32_t> ranks = job.allgather<std::int32_t>("ranks", {&me, 1});
   return ranks.size() == static_cast<std::size_t>(job.size()) ? 0 : 1;

@@ -51,7 +51,7 @@ def run(options, folder, warnings):
 
 
 def first_difference(one, other):
-    """The first step whose losses differ in a bit; None if there is none."""
+    """Returns the first step whose losses differ in a bit; None if there is none."""
     if one.shape != other.shape:
         return min(len(one), len(other)) + 1
     differ = (one.view(torch.int32) != other.view(torch.int32)).nonzero()
@@ -59,7 +59,7 @@ def first_difference(one, other):
 
 
 def draw(whole, cut, stops):
-    """Draws the uninterrupted curve wide and grey, and over it every start in a colour of its own."""
+    """Draws the uninterrupted curve wide and grey, and over it the curve of each start in its own colour."""
     width, height, left, top = 640, 320, 60, 40
     low, high = math.floor(math.log10(min(whole))), math.ceil(math.log10(max(whole)))
 

@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 import horovod.torch as hvd
 
 SEED = 2024
-TEST_IMAGES = 297  # of 1797
+TEST_IMAGES = 297  # this many of the 1797 images are for the test
 
 
 def parse_arguments():
@@ -41,7 +41,7 @@ def parse_arguments():
 
 
 def load_data():
-    """Images and labels for training, then for the test; the same split on every rank."""
+    """Returns the images and labels for training, then those for the test. All ranks get the same split."""
     digits = load_digits()
     images = torch.tensor(digits.images / 16.0, dtype=torch.float32).unsqueeze(1)
     labels = torch.tensor(digits.target)
@@ -51,14 +51,15 @@ def load_data():
 
 
 def global_batches(epoch, image_count, batch_size):
-    """The images of each step of an epoch, the same on every rank. What does not fill a batch is left out."""
+    """Yields the images of each step of an epoch; all ranks get the same. Images that do not fill a batch are left
+    out."""
     order = numpy.random.RandomState(SEED + 1 + epoch).permutation(image_count)
     steps = image_count // batch_size
     return torch.from_numpy(order[:steps * batch_size]).view(steps, batch_size)
 
 
 def shard(batch, rank, size):
-    """A rank's share of a global batch; the ranks' shares are disjoint and equally large."""
+    """Returns a rank's share of a global batch. The shares of the ranks are disjoint and equally large."""
     return batch[rank::size]
 
 
@@ -70,8 +71,8 @@ class Network(torch.nn.Module):
         self.fc1 = torch.nn.Linear(32 * 4, 64)
         self.fc2 = torch.nn.Linear(64, 10)
 
-    # Smooth throughout: at the bend of a ReLU, or where two pixels are equally bright, the last bit of a float decides
-    # which way a gradient goes. On some processors that alone takes two curves of the same training apart.
+    # This network has no bends. At the bend of a ReLU, or where two pixels are equally bright, the last bit of a float
+    # decides about a gradient. On some processors this alone makes two curves of the same training differ.
     def forward(self, x):
         x = F.avg_pool2d(torch.tanh(self.conv1(x)), 2)
         x = F.avg_pool2d(torch.tanh(self.conv2(x)), 2)
@@ -88,7 +89,7 @@ def new_optimizer(network, learning_rate):
 
 
 def train_step(network, optimizer, images, labels):
-    """The loss of this step."""
+    """Trains one step and returns its loss."""
     network.train()
     optimizer.zero_grad()
     loss = F.cross_entropy(network(images), labels)
@@ -98,7 +99,7 @@ def train_step(network, optimizer, images, labels):
 
 
 def accuracy_of(network, images, labels):
-    """Percent of right answers; each rank tries its share of the images."""
+    """Returns the percentage of right answers. Each rank tests its share of the images."""
     rank, size = hvd.rank(), hvd.size()
     network.eval()
     with torch.no_grad():
@@ -107,7 +108,7 @@ def accuracy_of(network, images, labels):
 
 
 def train_distributed(arguments):
-    """The loss of every step, averaged over the ranks."""
+    """Trains, and returns the loss of every step, averaged over the ranks."""
     rank, size = hvd.rank(), hvd.size()
     images, labels, test_images, test_labels = load_data()
     if arguments.batch_size % size != 0:
@@ -125,7 +126,7 @@ def train_distributed(arguments):
     say(f"digits: {len(labels)} images for training, {len(test_labels)} for the test; {size} ranks, "
         f"batches of {arguments.batch_size} = {size} x {arguments.batch_size // size}"
         + (" (gradients are NOT averaged)" if arguments.no_reduction else ""))
-    losses = []  # of every step so far, also of those that an earlier job has done
+    losses = []  # losses of all steps so far, including those of earlier jobs
     checkpointer = None
     if arguments.checkpoints:
         checkpointer = hvd.checkpoint.Checkpointer(arguments.checkpoints, network, optimizer,
@@ -159,7 +160,7 @@ def train_distributed(arguments):
 
 
 def train_alone(arguments):
-    """The loss of every step of one process with the same global batches; nothing of Horovod."""
+    """Trains one process with the same global batches, without Horovod. Returns the loss of every step."""
     images, labels, _, _ = load_data()
     network = new_network()
     optimizer = new_optimizer(network, arguments.learning_rate)

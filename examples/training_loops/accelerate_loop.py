@@ -16,14 +16,14 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import horovod.torch as hvd
 
 hvd.init()
-# Accelerate would make torch.distributed's processes of the ranks of these launchers.
+# Without this, Accelerate would recognise these launchers and make torch.distributed's processes of the ranks.
 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE", "LOCAL_RANK"):
     os.environ.pop(name, None)
 
 from accelerate import Accelerator, PartialState  # noqa: E402
 from accelerate.utils import set_seed  # noqa: E402
 
-# Accelerate believes that each rank is alone; what only its main process prints and saves is rank 0's.
+# Accelerate believes that each rank is alone. Therefore rank 0 does what only the main process prints and saves.
 state = PartialState(cpu=True)
 state.process_index, state.local_process_index = hvd.rank(), hvd.local_rank()
 
@@ -72,7 +72,7 @@ def main():
                 loss = F.cross_entropy(model(x), y)
                 accelerator.backward(loss)
                 if accelerator.sync_gradients:
-                    optimizer.synchronize()  # also where an epoch ends before all passes of a step were made
+                    optimizer.synchronize()  # a step is also made at the end of an epoch that has too few passes for it
                     accelerator.clip_grad_norm_(model.parameters(), 1.0)
                 with optimizer.skip_synchronize():
                     prepared.step()

@@ -13,7 +13,8 @@ import torch
 import horovod.torch as hvd
 
 hvd.init()
-# Accelerate, which the Trainer is built on, would make torch.distributed's processes of the ranks of these launchers.
+# The Trainer uses Accelerate. Without this, Accelerate would recognise these launchers and make torch.distributed's
+# processes of the ranks.
 for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE", "LOCAL_RANK"):
     os.environ.pop(name, None)
 
@@ -22,7 +23,7 @@ from torch.utils.data import DistributedSampler  # noqa: E402
 
 
 class HorovodTrainer(Trainer):
-    """A Trainer whose ranks train together, though each believes to be alone."""
+    """A Trainer whose ranks train together, although each rank's Trainer believes that it is alone."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -34,12 +35,13 @@ class HorovodTrainer(Trainer):
             self.distributed = hvd.DistributedOptimizer(optimizer, self.model.named_parameters())
         return optimizer
 
-    # Each rank its share of the data: shuffled anew in every epoch, disjoint.
+    # Gives each rank its share of the data. The shares are disjoint, and shuffled anew in every epoch.
     def _get_train_sampler(self, *args):
         return DistributedSampler(self.train_dataset, hvd.size(), hvd.rank(), seed=self.args.seed)
 
     def get_batch_samples(self, epoch_iterator, num_batches, device):
-        """The batches of one step. In an epoch's last step they may be fewer; tokens are counted over all ranks."""
+        """Returns the batches of one step. The last step of an epoch may have fewer. The number of tokens is that of
+        all ranks."""
         batches, tokens = super().get_batch_samples(epoch_iterator, num_batches, device)
         if batches:
             self.distributed.set_backward_passes_per_step(len(batches))
@@ -48,7 +50,7 @@ class HorovodTrainer(Trainer):
         return batches, tokens
 
     def log(self, logs, *args, **kwargs):
-        """Losses are those of all ranks."""
+        """Logs the losses averaged over all ranks."""
         for key in logs.keys() & {"loss", "train_loss"}:
             logs[key] = hvd.allreduce(torch.tensor(logs[key], dtype=torch.float64), name=key).item()
         super().log(logs, *args, **kwargs)
@@ -56,11 +58,12 @@ class HorovodTrainer(Trainer):
     def _save_checkpoint(self, *args, **kwargs):
         if hvd.rank() == 0:
             super()._save_checkpoint(*args, **kwargs)
-        self.state.best_model_checkpoint = hvd.broadcast_object(self.state.best_model_checkpoint)  # when it is there
+        # with this broadcast all ranks also wait until the checkpoint is there
+        self.state.best_model_checkpoint = hvd.broadcast_object(self.state.best_model_checkpoint)
 
 
 class Sentences(torch.utils.data.Dataset):
-    """Numbers that count up; some are shorter than others."""
+    """Makes sequences of numbers that count up; some are shorter than others."""
 
     def __init__(self, count, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -92,7 +95,7 @@ def main():
         gradient_accumulation_steps=options.accumulate, num_train_epochs=options.epochs, bf16=options.bf16,
         learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="steps", eval_steps=10,
         load_best_model_at_end=True, use_cpu=True, report_to="none")
-    # What is printed and saved by one process only is printed and saved by rank 0.
+    # Rank 0 prints and saves what only one process should print and save.
     arguments.distributed_state.process_index = hvd.rank()
     arguments.distributed_state.local_process_index = hvd.local_rank()
 

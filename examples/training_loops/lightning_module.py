@@ -19,13 +19,15 @@ import horovod.torch as hvd
 
 
 class HorovodStrategy(ParallelStrategy):
-    """One rank per device: gradients, logged values and checkpoints are those of all ranks."""
+    """A strategy of Lightning with one rank per device. Gradients, logged values and checkpoints are those of all
+    ranks."""
 
-    is_distributed = True  # so Lightning shares out the data, and averages what is logged with sync_dist
+    is_distributed = True  # so Lightning divides the data among the ranks, and averages what is logged with sync_dist
     root_device = torch.device("cpu")
 
     def __init__(self):
-        super().__init__(cluster_environment=LightningEnvironment())  # or Lightning asks MPI, and starts it
+        # otherwise Lightning would ask MPI, and thereby start it
+        super().__init__(cluster_environment=LightningEnvironment())
         self.cluster_environment.set_global_rank(hvd.rank())
         self.cluster_environment.set_world_size(hvd.size())
 
@@ -43,13 +45,14 @@ class HorovodStrategy(ParallelStrategy):
             hvd.DistributedOptimizer(optimizer, self.model.named_parameters())
 
     def on_train_batch_start(self, batch, batch_idx):
-        passes = self.lightning_module.trainer.accumulate_grad_batches  # a callback may change it
+        # a callback may change the gradient accumulation
+        passes = self.lightning_module.trainer.accumulate_grad_batches
         if batch_idx % passes == 0:
             for optimizer in self.optimizers:
                 optimizer.set_backward_passes_per_step(passes)
 
     def optimizer_step(self, optimizer, closure, *args, **kwargs):
-        # The closure makes the step's last backward pass, then it clips. In an epoch's last step fewer passes came
+        # The closure runs the last backward pass of the step, then it clips. The last step of an epoch has fewer passes
         # before.
         optimizer.set_backward_passes_per_step(1)
         return super().optimizer_step(optimizer, closure, *args, **kwargs)

@@ -16,15 +16,16 @@ source .venv/bin/activate
 
 launch=(horovodrun -np 4)
 
-# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
-# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
+# The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75.
+# The script then ends with the exit code that puts the job back into the queue. In its next run the program goes on
+# from its last checkpoint.
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python examples/digits/train.py --epochs 400 --checkpoints digits-checkpoints &
 ranks=$!
 while kill -0 "$ranks" 2>/dev/null; do
-  wait "$ranks"  # a signal ends it, too; the ranks go on
+  wait "$ranks"  # a signal to this script also ends `wait`, while the ranks go on running
 done
-wait "$ranks"  # bash keeps the status of ranks that have ended
+wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
 starts=.digits.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"

@@ -13,20 +13,20 @@
 # shellcheck source=/dev/null
 source .venv/bin/activate
 
-# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
-# ranks to the cores beside their GPUs.
+# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
+# directly. Horovod binds the ranks to the cores near their GPUs.
 launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
-launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take this number from the job
 
-# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
-# into the queue, and the program goes on from its last checkpoint.
+# The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75,
+# and the job goes back into the queue. In its next run the program goes on from its last checkpoint.
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python examples/digits/train.py --epochs 400 --checkpoints digits-checkpoints &
 ranks=$!
 while kill -0 "$ranks" 2>/dev/null; do
-  wait "$ranks"  # a signal ends it, too; the ranks go on
+  wait "$ranks"  # a signal to this script also ends `wait`, while the ranks go on running
 done
-wait "$ranks"  # bash keeps the status of ranks that have ended
+wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
 if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-5}" ]; then
   scontrol requeue "$SLURM_JOB_ID"

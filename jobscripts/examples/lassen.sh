@@ -10,7 +10,7 @@
 # Do not set TMPDIR here: jsrun could not start anything.
 
 
-# One resource set per node: every rank sees all GPUs of its node and takes its own.
+# One resource set per node: every rank sees all GPUs of its node and chooses one by its local rank.
 launch=(jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 4 --cpu_per_rs 40)
 launch+=(--gpu_per_rs 4)
 launch+=(--bind packed:10 --launch_distribution packed --exit_on_error 1 --smpiargs="-disable_gpu_hooks")

@@ -11,15 +11,16 @@ cd "$PBS_O_WORKDIR" || exit
 
 launch=(horovodrun -np 8)
 
-# PBS warns nobody, so the time is watched here: the ranks are told of the end before it comes. A program that has saved
-# then ends with exit code 75, the job goes back into the queue, and the program goes on from its last checkpoint.
+# PBS sends no signal before the job's time is over, so this script does it. A program that has then saved its state
+# ends with exit code 75, and the job goes back into the queue. In its next run the program goes on from its last
+# checkpoint.
 timeout --foreground --preserve-status --signal=USR1 3300 "${launch[@]}" python train.py --epochs 90
 status=$?
 starts=.train.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ] &&
   qrerun "$PBS_JOBID"; then
-  exit  # many sites let only operators do that; then the job ends with 75
+  exit  # at many sites only operators may call qrerun; the job then ends with 75
 fi
 rm -f "$starts"
 exit "$status"

@@ -9,8 +9,8 @@
 #SBATCH --open-mode=append
 
 
-# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
-# ranks to the cores beside their GPUs.
+# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
+# directly. Horovod binds the ranks to the cores near their GPUs.
 launch=(srun --ntasks-per-node=4 --cpu-bind=none --kill-on-bad-exit=1)
 launch+=(--gpu-bind=none)
 launch+=(apptainer exec --nv horovod.sif)

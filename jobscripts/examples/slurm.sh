@@ -9,8 +9,8 @@
 #SBATCH --open-mode=append
 
 
-# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
-# ranks to the cores beside their GPUs.
+# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
+# directly. Horovod binds the ranks to the cores near their GPUs.
 launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
-launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take this number from the job
 exec "${launch[@]}" python train.py --epochs 90

@@ -14,20 +14,21 @@
 
 module load horovod
 
-# One resource set per node: every rank sees all GPUs of its node and takes its own.
+# One resource set per node: every rank sees all GPUs of its node and chooses one by its local rank.
 launch=(jsrun --nrs 4 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42)
 launch+=(--gpu_per_rs 6)
 launch+=(--bind packed:7 --launch_distribution packed --exit_on_error 1 --smpiargs="-disable_gpu_hooks")
 
-# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
-# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
+# The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75.
+# The script then ends with the exit code that puts the job back into the queue. In its next run the program goes on
+# from its last checkpoint.
 trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" python train.py --epochs 90 &
 ranks=$!
 while kill -0 "$ranks" 2>/dev/null; do
-  wait "$ranks"  # a signal ends it, too; the ranks go on
+  wait "$ranks"  # a signal to this script also ends `wait`, while the ranks go on running
 done
-wait "$ranks"  # bash keeps the status of ranks that have ended
+wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
 starts=.train.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"

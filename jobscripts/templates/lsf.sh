@@ -38,7 +38,7 @@
 %include environment
 
 %if launcher_is_jsrun
-# One resource set per node: every rank sees all GPUs of its node and takes its own.
+# One resource set per node: every rank sees all GPUs of its node and chooses one by its local rank.
 launch=(jsrun --nrs {{nodes}} --rs_per_host 1 --tasks_per_rs {{ranks_per_node}} --cpu_per_rs {{cpus_used}})
 %if gpus_per_node
 launch+=(--gpu_per_rs {{gpus_per_node}})
@@ -56,8 +56,9 @@ exec "${launch[@]}" {{command}}
 %end
 %if requeue
 
-# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75; the script ends
-# with the one that puts the job back into the queue, and the program goes on from its last checkpoint.
+# The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75.
+# The script then ends with the exit code that puts the job back into the queue. In its next run the program goes on
+# from its last checkpoint.
 %include warned_ranks
 starts=.{{job_name}}.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
 echo started >>"$starts"

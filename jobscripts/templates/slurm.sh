@@ -39,14 +39,14 @@
 
 %include environment
 
-# Every rank sees all GPUs of its node and takes its own: peers in one cgroup keep their direct links. Horovod binds the
-# ranks to the cores beside their GPUs.
+# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
+# directly. Horovod binds the ranks to the cores near their GPUs.
 launch=(srun --ntasks-per-node={{ranks_per_node}} --cpu-bind=none --kill-on-bad-exit=1{{launcher_flags}})
 %if gpus_per_node
 launch+=(--gpu-bind=none)
 %end
 %if cpus_per_rank
-launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not inherit it
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take this number from the job
 %end
 %if container
 launch+=({{container}})
@@ -56,8 +56,8 @@ exec "${launch[@]}" {{command}}
 %end
 %if requeue
 
-# The ranks are told of the end before it comes. A program that has saved then ends with exit code 75, the job goes back
-# into the queue, and the program goes on from its last checkpoint.
+# The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75,
+# and the job goes back into the queue. In its next run the program goes on from its last checkpoint.
 %include warned_ranks
 if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ]; then
   scontrol requeue "$SLURM_JOB_ID"

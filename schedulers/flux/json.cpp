@@ -18,7 +18,8 @@ class Reader {
     skip_blanks();
     if (is_whole && rest_.empty()) return value;
     return Error(ErrorCode::invalid_argument,
-                 "this is no JSON from its byte " + std::to_string(all_.size() - rest_.size()) + " on: is it cut off?");
+                 "expected JSON, found something else at byte " + std::to_string(all_.size() - rest_.size()) +
+                     ": is the text cut off?");
   }
 
  private:

@@ -168,7 +168,7 @@ Result<std::vector<Host>> hosts_by_lines(std::string_view text) {
     if (++hosts[place->second].slots > most_slots)
       return unreadable("the host '" + std::string(line) + "' has too many lines");
   }
-  if (hosts.empty()) return unreadable("there is no host in it");
+  if (hosts.empty()) return unreadable("expected at least one host, found none");
   return hosts;
 }
 

@@ -11,7 +11,7 @@
 namespace hvd::schedulers {
 
 inline constexpr std::size_t most_hosts = 1 << 16;
-inline constexpr int most_slots = 1 << 20;  // of a host; a larger number is taken for an error
+inline constexpr int most_slots = 1 << 20;  // limit for the slots of a host; a larger number is taken for an error
 
 // "rack[01-03,7]-x[1-2],login" becomes rack01-x1 rack01-x2 rack02-x1 … login. Slurm and Flux write this form.
 Result<std::vector<std::string>> expand_hosts(std::string_view text);

@@ -8,9 +8,9 @@
 namespace hvd::schedulers {
 
 struct Around {
-  std::string key;  // its name in the registry: "slurm"
+  std::string key;  // the scheduler's name in the registry: "slurm"
   std::shared_ptr<const Scheduler> scheduler;
-  std::string evidence;  // "SLURM_JOB_ID=17"
+  std::string evidence;  // what shows that there is a job: "SLURM_JOB_ID=17"
   bool is_a_job() const { return key != "local"; }
 };
 // Returns the innermost scheduler; "local" if there is none.

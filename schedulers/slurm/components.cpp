@@ -7,7 +7,7 @@
 namespace hvd::schedulers {
 namespace {
 
-constexpr int most_components = 128;  // Slurm's own limit
+constexpr int most_components = 128;  // Slurm allows no more components in a job
 
 SlurmComponent component_of(const Environment& environment, const std::string& suffix) {
   auto number = [&](const char* name) { return environment.number(name + suffix).value_or(0); };

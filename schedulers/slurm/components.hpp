@@ -10,11 +10,11 @@ namespace hvd::schedulers {
 
 struct SlurmComponent {
   std::string suffix;     // suffix of its variables, "_HET_GROUP_1"; empty: it is the only component
-  int nodes = 0;          // 0: unknown
+  int nodes = 0;          // number of nodes; 0: unknown
   int tasks = 0;          // tasks that the job asked for; 0: unknown
-  int cpus_per_rank = 0;  // 0: the user did not say
-  int room = 0;           // for ranks; 0: unknown
-  int ranks = 0;          // set by share_out()
+  int cpus_per_rank = 0;  // 0: the user gave no number of processors per rank
+  int room = 0;           // the number of ranks that have room; 0: unknown
+  int ranks = 0;          // share_out() sets it
 };
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment);

@@ -29,7 +29,7 @@ namespace checkpoint = hvd::checkpoint;
 
 struct hvd_checkpoint {
   hvd_runtime* runtime = nullptr;
-  std::unique_ptr<checkpoint::Reader> reader;  // of rank 0
+  std::unique_ptr<checkpoint::Reader> reader;  // null on all ranks but rank 0
   std::string path;
   checkpoint::Header header;
   checkpoint::State state;
@@ -53,7 +53,7 @@ Leases& leases() {
 }
 void release_all() {
   Leases& all = leases();
-  if (all.owner != ::getpid()) return;  // a forked child: the leases belong to its parent
+  if (all.owner != ::getpid()) return;  // a forked child must not release the leases, because they belong to its parent
   std::lock_guard lock(all.mutex);
   all.held.clear();
 }
@@ -170,7 +170,9 @@ hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
     entry.kind = reader.get_string();
     entry.content = content_in(reader);
   }
-  return reader.ok() ? HVD_OK : fail(ErrorCode::system, opened.path + ": rank 0's description of it came incomplete");
+  return reader.ok() ? HVD_OK
+                     : fail(ErrorCode::system,
+                            opened.path + ": expected rank 0's list of its entries, received an incomplete one");
 }
 
 const checkpoint::Tensor* find_tensor(const hvd_checkpoint& opened, std::string_view path) {

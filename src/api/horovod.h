@@ -102,7 +102,8 @@ typedef struct hvd_init_options {
   size_t struct_size;   /* sizeof(hvd_init_options) */
   const void* mpi_comm; /* address of an MPI_Comm of this process's MPI; its processes are the ranks. Null: not given */
   size_t mpi_comm_size; /* sizeof(MPI_Comm) */
-  const int* ranks;     /* or: these ranks of MPI_COMM_WORLD, in this order; null: not given */
+  const int* ranks;     /* ranks of MPI_COMM_WORLD that become the ranks, in this order, instead of a communicator;
+                           null: not given */
   size_t rank_count;
   /* Process sets that exist from the start; all ranks list the same sets. They get the ids 1, 2, … in this order. A set
    * that is listed twice has one id, and a set of all ranks has id 0. set_ranks has the ranks of all sets, one set
@@ -129,10 +130,10 @@ HVD_API void hvd_shutdown(hvd_runtime* runtime);
 HVD_API void hvd_stop(hvd_runtime* runtime);
 
 typedef struct hvd_world {
-  size_t struct_size; /* in: sizeof(hvd_world) */
+  size_t struct_size; /* the caller sets it to sizeof(hvd_world) */
   int rank, size;
-  int local_rank, local_size; /* among the ranks of this node */
-  int cross_rank, cross_size; /* among the nodes that have this local rank */
+  int local_rank, local_size; /* this rank's number among the ranks of this node */
+  int cross_rank, cross_size; /* this rank's number among the nodes that have a rank with this local rank */
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
@@ -173,11 +174,11 @@ typedef struct hvd_op_description {
   hvd_dtype dtype;
   hvd_reduce_op reduce_op; /* allreduce; reducescatter: sum or average */
   int dimensions;
-  const int64_t* shape; /* of the input; for allgather and alltoall the first dimension may differ between ranks and
-                               * between calls */
+  const int64_t* shape;       /* shape of the input; for allgather and alltoall the first dimension may differ between
+                         * ranks and between calls */
   double prescale, postscale; /* allreduce, reducescatter; 1.0 for none */
   int root_rank;              /* broadcast; a rank of the world, also in a process set */
-  int process_set;            /* 0: all ranks */
+  int process_set;            /* the process set in which the operation runs; 0: all ranks */
   int transient;              /* not 0: the name will not be used again, and nothing about it is cached */
   int reserved;               /* ignored; it was padding in the first release */
   hvd_device device;          /* the memory of input and output, 0: host. It must be equal on all ranks */
@@ -201,8 +202,10 @@ typedef struct hvd_start_arguments {
   const void* input;
   void* output; /* may equal input. Null for allgather and alltoall, and possible for reducescatter: the runtime then
                  * keeps the result (hvd_result_*) */
-  int64_t first_dimension; /* allgather, alltoall: rows of this call's input; else ignored */
-  const int64_t* splits;   /* alltoall: rows for each rank of the set, by place; copied. Null: equal parts */
+  int64_t first_dimension; /* number of rows of this call's input, for allgather and alltoall; ignored for other
+                              verbs */
+  const int64_t* splits;   /* number of rows for each rank of the set, by place, for alltoall; copied. Null: equal
+                              parts */
   size_t split_count;
   void* stream; /* for tensors in device memory; null for host memory. The caller's stream (CUDA: a CUstream; for the
                  * default stream CU_STREAM_LEGACY or CU_STREAM_PER_THREAD). The input is ready when the stream reaches
@@ -280,23 +283,24 @@ HVD_API void hvd_shared_drop(hvd_shared_hold_t* hold); /* any thread, any time *
 
 /* Why all ranks leave their loops. */
 typedef enum hvd_stop_cause {
-  HVD_STOP_PROGRAM = 0,    /* hvd_request_stop() */
-  HVD_STOP_WARNED = 1,     /* a signal that says that the end is near, as SIGUSR1 */
-  HVD_STOP_TERMINATED = 2, /* a signal that else ends a process, as SIGTERM */
-  HVD_STOP_TIME = 3        /* the scheduler ends the job soon */
+  HVD_STOP_PROGRAM = 0,    /* a program called hvd_request_stop() */
+  HVD_STOP_WARNED = 1,     /* a signal that announces the end of the job, such as SIGUSR1 */
+  HVD_STOP_TERMINATED = 2, /* a signal that would otherwise end the process, such as SIGTERM */
+  HVD_STOP_TIME = 3        /* the scheduler will end the job soon */
 } hvd_stop_cause;
 
-/* 1 if the loop should be left now: at the same step on all ranks of the process set (0: all ranks). 0 if not, -1 with
- * hvd_last_error() for a set that does not exist. Call it after each step, from the thread that waits for the step's
- * operations (hvd_wait): what is agreed on is compared with the last of those in that set. Costs no message and never
- * blocks. The first call of a process begins to listen for the signals of HOROVOD_STOP_SIGNALS (those that the program
- * handles stay the program's), and on rank 0 to watch the end that the scheduler has set. */
+/* Returns 1 if the program should leave its loop now. All ranks of the process set (0: all ranks) get 1 at the same
+ * step. Returns 0 if the loop should go on, and -1 with hvd_last_error() if the set does not exist. Call this
+ * function after each step, on the thread that waits for the step's operations (hvd_wait), because the place of the
+ * last of these operations decides. It sends no message and never blocks. With its first call the process begins to
+ * listen for the signals of HOROVOD_STOP_SIGNALS, except those that the program handles itself. Rank 0 also begins
+ * to watch for the end that the scheduler has set. */
 HVD_API int hvd_should_stop(hvd_runtime* runtime, int process_set);
-/* This rank wishes that all stop; the first wish of any rank counts. The reason is for people; null: none. Any thread,
- * but no signal handler. */
+/* Asks all ranks to stop. The first such request of any rank counts. The reason is shown to people; it may be null.
+ * May be called on any thread, but not in a signal handler. */
 HVD_API hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason);
-/* Why hvd_should_stop() gives 1, or will soon; null while nobody wishes it. The text is valid until hvd_shutdown().
- * `cause` may be null. */
+/* Returns the reason why hvd_should_stop() returns 1, or will soon do so. Returns null as long as nobody has asked
+ * to stop. The text is valid until hvd_shutdown(). `cause` may be null. */
 HVD_API const char* hvd_stop_reason(hvd_runtime* runtime, hvd_stop_cause* cause);
 
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */
@@ -329,28 +333,30 @@ typedef enum hvd_entry_type {
 
 typedef struct hvd_checkpoint_entry {
   size_t struct_size; /* sizeof(hvd_checkpoint_entry); the elements of an array are this far apart */
-  const char* path;   /* "/model/layer1.weight"; a slash within a name is written %2F, a percent sign %25 */
+  const char* path;   /* path of the entry, "/model/layer1.weight"; a slash within a name is written %2F, a percent
+                         sign %25 */
   const char* kind;   /* the kind of object in the program ("list"); null: nothing special */
   hvd_entry_type type;
-  int dimensions;    /* of a tensor */
-  int64_t integer;   /* of HVD_ENTRY_INTEGER; of HVD_ENTRY_BOOL 0 or 1 */
-  double number;     /* of HVD_ENTRY_NUMBER */
-  const char* text;  /* of HVD_ENTRY_TEXT, UTF-8 */
-  const char* dtype; /* of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64", "uint8" … */
+  int dimensions;    /* number of dimensions of a tensor */
+  int64_t integer;   /* the value of HVD_ENTRY_INTEGER; that of HVD_ENTRY_BOOL as 0 or 1 */
+  double number;     /* the value of HVD_ENTRY_NUMBER */
+  const char* text;  /* the value of HVD_ENTRY_TEXT, in UTF-8 */
+  const char* dtype; /* element type of a tensor, as torch and NumPy call it: "float32", "bfloat16", "complex64",
+                        "uint8" … */
   const int64_t* shape;
-  const void* data; /* of a tensor to be written: its host memory; null in an entry that was read */
-  size_t bytes;     /* of a tensor in an entry that was read */
-  const char* unit; /* of a tensor, "m/s"; null: none */
+  const void* data; /* host memory of a tensor that is to be written; null in an entry that was read */
+  size_t bytes;     /* the shape of a tensor in an entry that was read */
+  const char* unit; /* the unit of a tensor, such as "m/s"; null: none */
 } hvd_checkpoint_entry;
 
 typedef struct hvd_checkpoint_options {
   size_t struct_size; /* sizeof(hvd_checkpoint_options) */
-  int64_t step;       /* of the training; negative: unknown */
+  int64_t step;       /* the step of the training; negative: unknown */
   const char*
       compression;      /* "gzip", "gzip:0" to 9, and where the HDF5 library has the filters "lz4", "zstd", "zstd:1" to
                             * 22; null: none, which is fastest */
-  int forgets_previous; /* not 0: the file that was there is not kept as PATH.previous */
-  const char* lease;    /* the file or folder that only this job may write to from now on; null: PATH */
+  int forgets_previous; /* not 0: the old file is removed instead of being kept as PATH.previous */
+  const char* lease;    /* the file or folder to which only this job may write from now on; null: PATH */
   size_t keep; /* the oldest step-NUMBER.h5 files of the folder are removed until this many are left; 0: all stay */
 } hvd_checkpoint_options;
 
@@ -375,13 +381,13 @@ HVD_API hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, h
 HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is allowed */
 
 typedef struct hvd_checkpoint_info {
-  size_t struct_size; /* in: sizeof(hvd_checkpoint_info) */
-  const char* path;   /* of the file; valid until the checkpoint is closed */
+  size_t struct_size; /* the caller sets it to sizeof(hvd_checkpoint_info) */
+  const char* path;   /* path of the file; valid until the checkpoint is closed */
   size_t entries;
   uint64_t bytes;
-  int64_t step;     /* negative: unknown */
+  int64_t step;     /* the step of the training; negative: unknown */
   int64_t sequence; /* grows with every checkpoint written to the folder */
-  int64_t saved_at; /* seconds since 1970, by the clock of its writer */
+  int64_t saved_at; /* time of writing in seconds since 1970, by the clock of the process that wrote it */
 } hvd_checkpoint_info;
 HVD_API hvd_status hvd_checkpoint_get_info(hvd_checkpoint* checkpoint, hvd_checkpoint_info* info);
 /* Gives the index-th entry in the order of paths. Its pointers are valid until the checkpoint is closed. */
@@ -389,9 +395,9 @@ HVD_API hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* checkpoint, size_t i
 
 typedef struct hvd_checkpoint_target {
   size_t struct_size; /* sizeof(hvd_checkpoint_target); the elements of an array are this far apart */
-  const char* path;   /* of a tensor */
+  const char* path;   /* the path of a tensor */
   void* data;         /* host memory that receives the tensor */
-  size_t bytes;       /* of the tensor */
+  size_t bytes;       /* size of the tensor */
 } hvd_checkpoint_target;
 /* Reads tensors. With a runtime it is collective over the ranks that opened the checkpoint, and all ranks pass the same
  * paths. Rank 0 reads; the other ranks get the bytes by broadcasts. */

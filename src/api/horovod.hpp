@@ -125,20 +125,22 @@ class Runtime {
   const hvd_world& world() const noexcept { return world_; }
   hvd_runtime* get() const noexcept { return runtime_; }
 
-  // After each step, in the thread that waits for its operations: true at the same step on all ranks of the set.
+  // Call this after each step, on the thread that waits for the step's operations. Returns true at the same step on all
+  // ranks of the set.
   bool should_stop(int process_set = 0) {
     int stops = hvd_should_stop(runtime_, process_set);
     if (stops < 0) check(HVD_INVALID_ARGUMENT);
     return stops != 0;
   }
   void request_stop(const std::string& reason) { check(hvd_request_stop(runtime_, reason.c_str())); }
-  // Why should_stop() is true; empty while nobody wishes it.
+  // Returns why should_stop() is true; empty as long as nobody has asked to stop.
   std::string stop_reason() {
     const char* reason = hvd_stop_reason(runtime_, nullptr);
     return reason == nullptr ? "" : reason;
   }
-  // What a program ends with that has saved since all are to stop: 75 asks horovodrun or the job script for another run
-  // of the job. After SIGTERM its sender decides that (143), and a program that wished to stop itself is done (0).
+  // Returns the exit code for a program that has saved its state because all ranks are to stop. It is 75 in general,
+  // which asks horovodrun or the job script for another run of the job. It is 143 after SIGTERM, because the sender of
+  // SIGTERM decides about another run. It is 0 if the program itself asked to stop, because then it is finished.
   int exit_code_of_stop() {
     hvd_stop_cause cause = HVD_STOP_PROGRAM;
     hvd_stop_reason(runtime_, &cause);
@@ -156,8 +158,8 @@ class Runtime {
     return {runtime_, prepare<T>(name, HVD_BROADCAST, count, HVD_SUM, root_rank), count};
   }
 
-  // Functions that start an operation and wait for it. Every rank calls them with the same name. If a name or size does
-  // not come again, nothing is kept of it.
+  // Functions that start an operation and wait for it. Every rank calls them with the same name. An operation whose
+  // name or size is used only once leaves nothing behind.
   template <typename T>
   void allreduce(const std::string& name, std::span<T> data, hvd_reduce_op op = HVD_AVERAGE) {
     OneUse use(runtime_, prepare<T>(name, HVD_ALLREDUCE, data.size(), op, 0));

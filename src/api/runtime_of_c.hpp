@@ -1,5 +1,5 @@
 #pragma once
-// The struct behind hvd_runtime. horovod.cpp uses it, and tests that make runtimes themselves.
+// The struct behind hvd_runtime. horovod.cpp uses it, and so do tests that make runtimes themselves.
 #include <memory>
 
 #include "api/horovod.h"
@@ -11,7 +11,8 @@ struct hvd_runtime {
 
 namespace hvd::api {
 
-// There is a runtime, and this process may use it: it is no forked child. Else why not, as the answer.
+// usable() is true if the runtime exists and this process may use it; a forked child may not. why_unusable() returns
+// the status and the text for a runtime that cannot be used.
 bool usable(const hvd_runtime* runtime);
 hvd_status why_unusable(const hvd_runtime* runtime);
 

@@ -25,7 +25,7 @@ namespace {
 using runtime::StopCause;
 using runtime::StopWatch;
 
-// Made with the first runtime; never destroyed, since its thread ends with the process.
+// Made with the first runtime. Never destroyed, because its thread runs until the process ends.
 std::atomic<StopWatch*> watch{nullptr};
 
 Result<std::vector<int>> signals_in(const std::string& list) {
@@ -60,8 +60,9 @@ hvd_status start_watch() {
   std::vector<int> left;
   if (auto started = watch.load()->start(left); !started) return fail(started.error());
   for (int signal : left)
-    log::info(posix::name_of_signal(signal) +
-              " stays with the program, which handles or ignores it; hvd_request_stop() tells the other ranks of it");
+    log::info(
+        posix::name_of_signal(signal) +
+        " does not stop the ranks, because the program handles or ignores it; its handler can call hvd_request_stop()");
   return HVD_OK;
 }
 
@@ -113,7 +114,7 @@ int hvd_should_stop(hvd_runtime* runtime, int process_set) {
 
 hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason) {
   if (!hvd::api::usable(runtime)) return hvd::api::why_unusable(runtime);
-  constexpr std::size_t most_bytes = 1000;  // it travels as one request
+  constexpr std::size_t most_bytes = 1000;  // the reason travels as one request, whose size is limited
   std::string text = reason == nullptr ? "the program asked for it" : reason;
   if (text.size() > most_bytes) text.resize(most_bytes);
   runtime->runtime->wish_stop_point(hvd::runtime::StopCause::program, std::move(text));

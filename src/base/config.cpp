@@ -20,7 +20,7 @@ namespace {
 // The form of a knob's value, and which values are allowed.
 struct Rule {
   enum class Form { flag, integer, decimal, choice, ports, text };
-  const char* kind;  // as people read it; for a choice the allowed words, "mpi | gloo"
+  const char* kind;  // the form for people; for a choice the allowed words, "mpi | gloo"
   Form form;
   double least = 0;
   double most = std::numeric_limits<double>::max();
@@ -78,16 +78,17 @@ struct Row {
   Place place = {};
   enum Trait : std::uint8_t {
     ordinary,
-    missed,   // users rely on it and it does not exist yet: a user who sets it is warned
-    unheard,  // does not exist yet either, but nobody relies on it alone: no warning
-    equal,    // must be equal on all ranks; else they decide differently and wait for each other
+    missed,   // has no effect yet, although users rely on it: a user who sets it is warned
+    unheard,  // has no effect yet, but nobody relies on it alone: no warning
+    equal,    // must be equal on all ranks; otherwise ranks decide differently and wait for each other for ever
   } trait = ordinary;
 };
 constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
 constexpr std::monostate nowhere;
 
-// A new knob is a row here and a member of Config, whose default a test compares with the row's. A row and a comment
-// between rows have one line each: docs/settings reads them, and writes docs/settings.md.
+// A new knob is a row here and a member of Config. A test checks that the member's default equals the row's. Every row,
+// and every comment between rows, is on one line: docs/settings reads them and writes docs/settings.md.
+//
 // clang-format off
 constexpr Row rows[] = {
     // What the runtime goes by.
@@ -182,7 +183,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
     {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
 
-    // Read by the build (cmake/build_variables.cmake): images and shell profiles leave them behind.
+    // Read by the build (cmake/build_variables.cmake): they have no effect on a job, but images and profiles set them.
     {"HOROVOD_WITH_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of the build (docs/migration.md)"},
     {"HOROVOD_WITH_GLOO", text, "", "no effect: of the build (docs/migration.md)"},

@@ -25,19 +25,21 @@ struct Config {
   std::int64_t cache_capacity = 1024;
   bool disable_group_fusion = false;  // an explicitly submitted group is not fused with other operations
   bool dynamic_process_sets = false;  // process sets may be added and removed after the start
-  std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any of the mask
+  std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any core of the
+                                      // rank's mask
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
-  double stall_shutdown_time_s = 0;  // 0: the job is never ended
+  double stall_shutdown_time_s = 0;  // 0: the job is never ended because of a missing rank
   double start_timeout_s = 30;       // how long a start waits for the other ranks
   std::string bootstrap;             // name of the bootstrap; empty: the first one that applies
   std::string shared_dir;            // a folder that all nodes can access; empty: the working directory
-  bool allow_singleton = false;      // a rank of several that meets no other rank may run alone
-  std::string mpi;                   // "mpich", "openmpi", "abi", "none"; empty: any that is found
-  std::string cpu_operations;        // "gloo": no MPI is used unless `mpi` asks for one
+  bool allow_singleton = false;      // a rank may run alone although several processes were launched
+  std::string mpi;                   // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
+  std::string cpu_operations;        // "gloo" means that no MPI is used unless `mpi` asks for one
   bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
   bool pmi_bridge = true;            // horovodrun preloads a library that an MPICH without PMIx needs
-  std::string algorithm;             // "allreduce=ring,broadcast=tree": replaces the selector's choice; empty: by cost
+  std::string algorithm;             // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector
+                                     // chooses by cost
   std::int64_t slab_chunk_bytes = 256 << 10;  // size of a chunk; each rank has two such chunks
   std::string network_interfaces;     // interfaces for connections between nodes, "eth0,ib0"; empty: all that are up
   PortRange port_range;               // ports of the sockets that listen for peers
@@ -46,8 +48,8 @@ struct Config {
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
-  std::string stop_signals = "USR1,USR2,TERM";  // upon which all ranks leave their loops
-  double stop_margin_s = 30;                    // between the last checkpoint and the scheduler's end of the job
+  std::string stop_signals = "USR1,USR2,TERM";  // after one of these signals all ranks leave their loops
+  double stop_margin_s = 30;                    // time between the last checkpoint and the scheduler's end of the job
   log::Style log;
 
   // Reads the settings. Fails on a malformed value; the error has the name, the value and what was expected. `warnings`
@@ -60,7 +62,7 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// The deadline of something that begins now and needs all ranks.
+// The time by which a start must be complete, if it begins now.
 inline Deadline start_deadline(const Config& config) {
   return Deadline::after(milliseconds_of(config.start_timeout_s));
 }
@@ -76,17 +78,17 @@ MpiWish mpi_wish(const Config& config);
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
 
-// True if a knob makes the same of two values: "yes" and "1", "10" and "10.0".
+// True if the knob treats two values as equal, such as "yes" and "1", or "10" and "10.0".
 bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
 
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
-  const char* name;  // HOROVOD_…
-  const char* kind;  // "bytes", "seconds", "flag", …
+  const char* name;  // name of the variable, HOROVOD_…
+  const char* kind;  // kind of the value: "bytes", "seconds", "flag", …
   const char* default_value;
   const char* meaning;
 };
 std::span<const KnobRow> knobs();
-const KnobRow* knob_of(std::string_view name);  // null if there is none
+const KnobRow* knob_of(std::string_view name);  // null if there is no knob of that name
 
 }  // namespace hvd

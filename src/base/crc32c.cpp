@@ -83,7 +83,8 @@ HVD_WITH_INSTRUCTION inline std::uint32_t with_byte(std::uint32_t crc, unsigned 
 #elif defined(__aarch64__)
 #define HVD_WITH_INSTRUCTION __attribute__((target("+crc")))
 bool has_instruction() noexcept {
-  static const bool has = (getauxval(AT_HWCAP) & (1u << 7)) != 0;  // HWCAP_CRC32
+  // the bit HWCAP_CRC32: the processor has the instruction
+  static const bool has = (getauxval(AT_HWCAP) & (1u << 7)) != 0;
   return has;
 }
 HVD_WITH_INSTRUCTION inline std::uint32_t with_word(std::uint32_t crc, std::uint64_t word) noexcept {

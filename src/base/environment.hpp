@@ -17,7 +17,7 @@ class Environment {
   std::optional<int> number(std::string_view name) const;  // nothing if the value is not a number or is negative
   bool has(std::string_view name) const { return variables_.contains(name); }
   void set(std::string name, std::string value) { variables_[std::move(name)] = std::move(value); }
-  void set_entry(std::string_view entry);  // "NAME=value"; any other text is ignored
+  void set_entry(std::string_view entry);  // sets a variable from "NAME=value"; ignores any other text
   void erase(std::string_view name) {
     if (auto found = variables_.find(name); found != variables_.end()) variables_.erase(found);
   }

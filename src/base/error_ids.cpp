@@ -6,7 +6,8 @@
 namespace hvd {
 namespace {
 
-// A row and a comment between rows have one line each: docs/errors reads them, and writes docs/errors.md.
+// Every row, and every comment between rows, is on one line: docs/errors reads them and writes docs/errors.md.
+//
 // clang-format off
 constexpr ErrorRow error_table[] = {
     // The launcher.

@@ -1,6 +1,6 @@
 #pragma once
-// Stable names of the errors that users meet, at the end of messages: "… [HVD1004]". docs/errors.md says about each
-// what it means and what to do.
+// Stable names of the errors that users see, at the end of messages: "… [HVD1004]". docs/errors.md explains each error
+// and tells what to do.
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,7 +9,8 @@
 
 namespace hvd {
 
-// The message with the id at its end, unless it has one already: who knows the cause best says it first.
+// Returns the message with the id at its end. If the message has an id already, it is not changed, because the code
+// that knows the cause best gives the id first.
 std::string identified(std::string message, std::string_view id);
 Error identified(Error error, std::string_view id);
 

@@ -8,8 +8,8 @@
 namespace hvd {
 
 struct Group {
-  std::vector<Rank> ranks;  // ascending in process sets and nodes; ordered by node in rails
-  Seat me{-1};              // -1: this rank is not a member
+  std::vector<Rank> ranks;  // the ranks of the group: ascending in process sets and nodes, ordered by node in rails
+  Seat me{-1};              // this rank's seat; -1: this rank is not a member
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }
   bool has_me() const noexcept { return me.value >= 0; }

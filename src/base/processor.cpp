@@ -6,7 +6,8 @@
 namespace hvd {
 namespace {
 
-constexpr unsigned saves_avx = 0x06, saves_avx3 = 0xe6;  // of XCR0: which registers the operating system saves
+// bits of the register XCR0: the registers that the operating system saves
+constexpr unsigned saves_avx = 0x06, saves_avx3 = 0xe6;
 
 unsigned saved_registers() noexcept {
   unsigned low = 0, high = 0;

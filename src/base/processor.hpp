@@ -1,6 +1,6 @@
 #pragma once
-// What this machine's processor can do, on x86_64. It is asked directly: __builtin_cpu_supports needs a part of the
-// compiler's runtime that the compiler of our wheels (Zig) lacks.
+// The features of this machine's processor, on x86_64. They are read from the processor itself, because
+// __builtin_cpu_supports needs a part of the compiler's runtime that the compiler of our wheels (Zig) lacks.
 
 namespace hvd {
 
@@ -8,8 +8,9 @@ namespace hvd {
 struct Processor {
   bool is_amd = false;
   bool has_sse4_2 = false;
-  bool has_avx2 = false;  // with all that Highway uses together with it; the operating system saves the registers, too
-  bool has_avx3 = false;  // AVX-512 F, VL, DQ and BW, likewise
+  bool has_avx2 = false;  // true only if all features are there that Highway uses with it, and the operating system
+                          // saves the registers
+  bool has_avx3 = false;  // AVX-512 F, VL, DQ and BW, under the same conditions
 };
 const Processor& processor() noexcept;
 #endif

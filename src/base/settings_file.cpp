@@ -55,7 +55,7 @@ YamlKind kind_of(std::string_view name) {
   return is_section ? YamlKind::section : YamlKind::unknown;
 }
 
-// Why a variable cannot stand in a file; empty if it can.
+// Returns the reason why a variable must not be set in a file; empty if it may be.
 std::string unfit(const std::string& variable) {
   if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot stand in a file";
   const KnobRow* knob = knob_of(variable);
@@ -64,7 +64,8 @@ std::string unfit(const std::string& variable) {
   return "it is " + std::string(meaning.substr(0, meaning.find(':'))) + ", anew for each job";
 }
 
-// What the value of a key is as that of its variable; unchanged, for the variable's own rule to refuse, if it is wrong.
+// Converts the value of a file's key to the value of its variable. A wrong value is returned unchanged; the rule of the
+// variable then refuses it.
 std::string converted(FileKey::Form form, const std::string& value) {
   if (form == mebibytes) {
     auto number = number_in<std::int64_t>(value);
@@ -111,7 +112,7 @@ class Parser {
   Status take_word(const YamlEntry& entry, const std::string& value) {
     if (!is_of_site_) {
       file_.notices.push_back(file_.place(entry.line) + ": the key " + entry.key +
-                              " has no effect: only the file of the site says that");
+                              " has no effect: only the file of the site may have it");
       return {};
     }
     if (entry.key == "contact") return file_.contact = value, Status();
@@ -163,7 +164,7 @@ class Parser {
   bool is_of_site_;
 };
 
-// What the site's file says, else the default.
+// Returns the value in the site's file; if the file does not have the variable, the default.
 std::string site_value(const SettingsFile& site, const std::string& variable) {
   if (auto found = site.settings.find(variable); found != site.settings.end()) return found->second.value;
   const KnobRow* knob = knob_of(variable);

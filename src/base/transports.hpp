@@ -10,11 +10,11 @@ struct TransportRow {
   // True if the transport connects ranks that are separate processes in one node, or on several nodes.
   bool within_node;
   bool between_nodes;
-  std::string_view medium;  // as people read it
+  std::string_view medium;  // what carries the data, for people
 };
 inline constexpr TransportRow transports_by_preference[] = {
     {"shm", true, false, "memory that its ranks share"},
-    {"inproc", false, false, "memory of one process"},  // its ranks are threads
+    {"inproc", false, false, "memory of one process"},  // the ranks of inproc are threads
     {"mpi", true, true, "messages of an MPI"},
     {"tcp", true, true, "TCP connections"},
 };

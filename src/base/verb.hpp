@@ -44,10 +44,11 @@ struct VerbRow {
   enum class Joined : std::uint8_t { nothing, zeros, refused } joined;
   unsigned traits;
 
-  bool moves_data() const { return (traits & moving) != 0; }  // an algorithm does the work, not the record alone
-  bool reduces() const { return (traits & reducing) != 0; }   // the reduce operation and the scales have a meaning
+  // an algorithm does the operation; other verbs only change the state of the ranks
+  bool moves_data() const { return (traits & moving) != 0; }
+  bool reduces() const { return (traits & reducing) != 0; }  // the reduce operation and the scales have a meaning
   bool has_root() const { return (traits & rooted) != 0; }
-  bool fuses() const { return (traits & fusing) != 0; }  // may travel with others of its kind in one batch
+  bool fuses() const { return (traits & fusing) != 0; }  // several operations of the verb may travel in one batch
   bool takes_floats_only() const { return (traits & floats_only) != 0; }
   bool needs_the_world() const { return (traits & world_only) != 0; }   // process sets are not supported
   bool needs_power_of_2() const { return (traits & power_of_2) != 0; }  // the number of ranks must be a power of two
@@ -66,7 +67,7 @@ struct VerbRow {
   };
 };
 
-extern const std::array<VerbRow, 10> verb_rows;  // in the order of the verbs' values
+extern const std::array<VerbRow, 10> verb_rows;  // the rows are in the order of the verbs' values
 inline std::span<const VerbRow> verbs() noexcept {
   return verb_rows;
 }

@@ -9,23 +9,25 @@
 namespace hvd {
 
 struct Member {
-  std::string host;  // as people know it, for messages
+  std::string host;  // name of the host, for messages
   std::string node;  // ranks with equal node ids can map each other's memory (an equal host name is not enough)
   std::int32_t pid = 0;
-  std::string address;    // of this rank's unix socket (abstract name)
-  std::string endpoints;  // of this rank's TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without a listener
+  std::string address;    // address of this rank's unix socket (an abstract name)
+  std::string endpoints;  // addresses of this rank's TCP listener, "10.0.0.3:41234 [fd00::3]:41234"; empty without a
+                          // listener
   // When its process was forked, and when it called init: seconds since 1970, by its host's clock.
   double forked_at_s = 0, called_init_at_s = 0;
-  std::string process_space{};  // where its pid is valid: the machine, or a PID namespace on it (of a container)
+  std::string process_space{};  // the space in which the rank's pid is valid: the machine, or a PID namespace on it (of
+                                // a container)
   // Set only for this rank, because the values are equal on all ranks that have met.
-  std::string release{};  // version of Horovod
-  std::string knobs{};    // equal knobs, lines of NAME=value
+  std::string release{};  // this rank's version of Horovod
+  std::string knobs{};    // this rank's knobs that must be equal on all ranks, as lines NAME=value
 };
 
 struct World {
   Rank rank;
-  std::vector<Member> members;  // by rank
-  std::uint32_t epoch = 0;      // grows with every start in one process
+  std::vector<Member> members;  // the ranks of the job, in the order of their numbers
+  std::uint32_t epoch = 0;      // the number of this start; it grows with every start in one process
   std::string job;              // name of the job in logs and messages
   std::string secret;           // known only to the processes of this job; rank 0 draws it, the bootstrap passes it on
 

@@ -1,4 +1,4 @@
-// Lines are read one after the other; what is below an unknown key is passed over.
+// Reads the lines one after the other. Everything below an unknown key is skipped.
 #include "base/yaml.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ bool is_quote(char c) {
   return c == '"' || c == '\'';
 }
 
-// Where the quotes that begin at `at` are closed; the end of the text if they are not.
+// Returns the position of the quote that closes the one at `at`. If there is none, returns the end of the text.
 std::size_t closing_quote(std::string_view text, std::size_t at) {
   char quote = text[at];
   for (++at; at < text.size() && (text[at] != quote || text.substr(at, 2) == "''"); ++at)
@@ -20,10 +20,10 @@ std::size_t closing_quote(std::string_view text, std::size_t at) {
   return std::min(at, text.size());
 }
 
-// A '#' begins a comment at the start of a line or after a blank, outside of quotes. Quotes begin where a value
-// begins.
+// Removes a comment. A '#' begins a comment at the start of a line or after a blank, but not inside quotes. Quotes
+// begin where a value begins.
 std::string_view without_comment(std::string_view text) {
-  char before = ':';  // the last that is no blank
+  char before = ':';  // the last character that is not a blank
   for (std::size_t at = 0; at < text.size(); ++at) {
     char c = text[at];
     if (is_quote(c) && (before == ':' || before == '-')) at = closing_quote(text, at);
@@ -33,7 +33,7 @@ std::string_view without_comment(std::string_view text) {
   return text;
 }
 
-// The text of a value; fails for what is none by itself.
+// Returns the text of a value without its quotes. Fails if the value is not a single value on one line.
 Result<std::string> plain(std::string_view value) {
   auto wrong = [](const std::string& why) { return Error(ErrorCode::invalid_argument, why); };
   if (value.empty() || !is_quote(value.front())) {
@@ -54,7 +54,7 @@ Result<std::string> plain(std::string_view value) {
   return text;
 }
 
-// "key: value" is split there; npos if the text is no such pair.
+// Returns the position of the colon in "key: value"; npos if the text has not this form.
 std::size_t colon_in(std::string_view content) {
   std::size_t colon = content.find(':');
   bool is_pair = colon != std::string_view::npos && (colon + 1 == content.size() || content[colon + 1] == ' ');
@@ -77,7 +77,8 @@ class Reader {
       : file_name_(file_name), kind_of_(kind_of) {}
 
   Result<std::vector<YamlEntry>> read(std::string_view text) {
-    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8, as editors of Windows write it
+    // the byte order mark of UTF-8, which editors on Windows write
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     for (int line = 1; !text.empty(); ++line) {
       std::size_t end = std::min(text.find('\n'), text.size());
       HVD_RETURN_IF_ERROR(read_line(without_comment(text.substr(0, end)), line));
@@ -112,9 +113,10 @@ class Reader {
     return {};
   }
 
-  // A line that is not indented.
+  // Reads a line that is not indented.
   Status begin(std::string_view content, int number) {
-    if (content.starts_with("-") && !outer_.empty() && kind_ == YamlKind::unknown) return {};  // items of a list
+    // an item of a list below an unknown key
+    if (content.starts_with("-") && !outer_.empty() && kind_ == YamlKind::unknown) return {};
     std::size_t colon = colon_in(content);
     if (colon == std::string_view::npos) return not_a_pair(content, number);
     outer_ = key_in(content, colon);
@@ -130,7 +132,7 @@ class Reader {
     return {};
   }
 
-  // A line that is indented more than the key above it: the key's value, or a part of it.
+  // Reads a line that is indented more than the key above it. The line is the key's value, or a part of it.
   Status add_below(std::string_view content) {
     YamlEntry& above = entries_.back();
     if (is_item(content) || (!is_quote(content.front()) && colon_in(content) != std::string_view::npos))
@@ -153,7 +155,7 @@ class Reader {
   const std::string& file_name_;
   const std::function<YamlKind(std::string_view)>& kind_of_;
   std::vector<YamlEntry> entries_;
-  std::string outer_;  // the last key of the outermost level
+  std::string outer_;  // the last key that was not indented
   YamlKind kind_ = YamlKind::unknown;
   std::size_t section_indent_ = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// The part of YAML that configuration files here use: sections of "key: value" lines, indented by blanks, and lists of
-// one value per line. Anything may stand below keys that mean nothing here.
+// Reads the part of YAML that our configuration files use: sections of indented "key: value" lines, and lists with one
+// value per line. Below keys that have no meaning here, any YAML is allowed.
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,20 +11,22 @@
 namespace hvd {
 
 struct YamlEntry {
-  std::string key;    // "section.key", or "key" at the outermost level; every item of a list has the key of the list
-  std::string value;  // as it is written, with its quotes
+  std::string key;    // the key: "section.key", or "key" if it is not indented; every item of a list has the key of the
+                      // list
+  std::string value;  // the text as written, with its quotes
   int line = 0;
-  bool has_keys_below = false;  // or items of a list
+  bool has_keys_below = false;  // true if keys or items of a list are below the key
 };
 
-// What a key of the outermost level is.
+// What stands below a key that is not indented: the caller tells it for every such key.
 enum class YamlKind { unknown, value, section, list };
 
-// A message about a mistake names the file and the line, what was expected and what was found.
+// Reads the text. If it has a mistake, the error names the file and the line, what was expected and what was found.
 Result<std::vector<YamlEntry>> read_yaml(std::string_view text, const std::string& file_name,
                                          const std::function<YamlKind(std::string_view)>& kind_of);
 
-// The text of a value. The message of an error goes on behind "must be".
+// Returns the text of the entry's value without quotes. The error's message continues a sentence that ends in "must
+// be".
 Result<std::string> single_value(const YamlEntry& entry);
 
 }  // namespace hvd

@@ -14,7 +14,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
+// limit for answers of the store that do not depend on another rank
+constexpr auto store_answer_time = std::chrono::seconds(30);
 constexpr int most_ranks = 1 << 24;
 
 Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
@@ -96,7 +97,7 @@ class EnvironmentBootstrap final : public Bootstrap {
   }
 
   Identity identity_;
-  std::unique_ptr<StoreClient> store_;  // null for a single rank
+  std::unique_ptr<StoreClient> store_;  // null if the job has a single rank
   OwnValues alone_;
 };
 

@@ -12,7 +12,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto answer_time = std::chrono::seconds(30);  // for answers that need no other rank
+// limit for answers of the server that do not depend on another rank
+constexpr auto answer_time = std::chrono::seconds(30);
 constexpr std::size_t largest_value = 1 << 20;
 
 using State = mpi::Mapped::State;
@@ -90,7 +91,7 @@ class Pmi final : public Bootstrap {
   void abort(std::string_view) noexcept override { connection_->abort(); }
 
  private:
-  pmi::Connection* connection_ = nullptr;  // after join()
+  pmi::Connection* connection_ = nullptr;  // null before join()
 };
 
 }  // namespace

@@ -114,8 +114,8 @@ class Pmix final : public Bootstrap {
   }
 
  private:
-  std::unique_ptr<Bootstrap> inner_;  // after join(), in a job of horovodrun's
-  ForeignJob* foreign_ = nullptr;     // after join(), in every other job
+  std::unique_ptr<Bootstrap> inner_;  // set by join() in a job of horovodrun
+  ForeignJob* foreign_ = nullptr;     // set by join() in a job of another launcher
 };
 
 }  // namespace

@@ -17,7 +17,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
+// limit for answers of the store that do not depend on another rank
+constexpr auto store_answer_time = std::chrono::seconds(30);
 
 class Rendezvous final : public Bootstrap {
  public:

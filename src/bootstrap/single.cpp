@@ -21,7 +21,7 @@ class Single final : public Bootstrap {
   Status put(std::string_view key, ConstBytes value) override { return values_.put(key, value); }
   Result<Buffer> get(Rank from, std::string_view key, Deadline) override { return values_.get(from, key); }
   Status fence(Deadline) override { return {}; }
-  void abort(std::string_view) noexcept override {}  // there is no launcher to be asked
+  void abort(std::string_view) noexcept override {}  // no launcher has to end other ranks
 
  private:
   OwnValues values_;

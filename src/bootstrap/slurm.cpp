@@ -160,7 +160,7 @@ class Slurm final : public Bootstrap {
   Status choose_place(const Environment& environment, const Config& config) {
     place_ = config.shared_dir;
     if (!place_.empty()) return {};
-    std::error_code unknown;  // absolute, since a program may change its working directory between its meetings
+    std::error_code unknown;  // an absolute path, because a program may change its working directory between meetings
     place_ = std::filesystem::current_path(unknown).string();
     if (environment.number("SLURM_STEP_NUM_NODES").value_or(2) == 1) {
       if (::access(place_.c_str(), W_OK) != 0) place_ = "/tmp";
@@ -307,9 +307,9 @@ class Slurm final : public Bootstrap {
   Identity identity_;
   std::string place_;      // the folder in which meetings have their folders
   std::string folder_;     // empty between meetings, and for a single rank
-  std::vector<int> node_;  // the ranks of this node, this rank among them
+  std::vector<int> node_;  // the ranks of this node, including this rank
   std::optional<NodeCircle> circle_;
-  std::uint64_t exchanges_ = 0;       // in this meeting
+  std::uint64_t exchanges_ = 0;       // number of exchanges in this meeting
   std::vector<std::string> written_;  // files of this rank in `in`
   std::string broken_;
   Card mine_;  // what was put since the last fence: key, value, key, value …

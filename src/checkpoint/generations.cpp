@@ -66,7 +66,7 @@ std::int64_t next_sequence(const std::string& path) {
   auto found = generations_in(posix::folder_of(path));
   std::int64_t greatest = 0;
   if (found && !found->whole.empty()) greatest = found->whole.front().header.sequence;
-  if (auto own = read_header(path)) greatest = std::max(greatest, own->sequence);  // any suffix
+  if (auto own = read_header(path)) greatest = std::max(greatest, own->sequence);  // true for any suffix
   return greatest + 1;
 }
 

@@ -22,7 +22,7 @@ struct Damaged {
   std::string why;
 };
 struct Generations {
-  std::vector<Generation> whole;  // newest first; complete according to their headers
+  std::vector<Generation> whole;  // checkpoints whose headers are valid, newest first
   std::vector<Damaged> damaged;   // files with a checkpoint's name whose header is invalid
 };
 

@@ -122,7 +122,8 @@ void take_away(const std::string& file, const Claim& dead) {
   if (::rename(file.c_str(), aside.c_str()) != 0) return;
   auto moved = read_claim(aside);
   if (moved && moved->holder != dead.holder) {
-    int outcome = ::link(aside.c_str(), file.c_str());  // if another holder was faster, the file is put back for it
+    // another holder was faster: the renamed file is its file, so the file is renamed back
+    int outcome = ::link(aside.c_str(), file.c_str());
     static_cast<void>(outcome);
   }
   ::unlink(aside.c_str());

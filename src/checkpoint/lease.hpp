@@ -25,7 +25,8 @@ namespace hvd::checkpoint {
 
 struct LeaseTimes {
   std::chrono::milliseconds renewal{5000};
-  std::chrono::milliseconds until_dead{30000};  // without a change of the file
+  std::chrono::milliseconds until_dead{30000};  // a holder on another machine counts as dead if its file does not
+                                                // change for this time
 };
 
 class Lease {

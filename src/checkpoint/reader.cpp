@@ -16,7 +16,8 @@
 namespace hvd::checkpoint {
 namespace {
 
-// What is read at a time: it is still in the cache of the core when its checksum is made.
+// The size of one read. After a read of this size the data are still in the core's cache when their checksum is
+// computed.
 constexpr std::uint64_t piece_bytes = 256 << 10;
 constexpr std::size_t least_blocks_each = 4;  // for a thread that verifies
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view first_line = "Horovod checkpoint\n";
 constexpr std::string_view hdf5_signature = "\x89HDF\r\n\x1a\n";
-constexpr std::size_t checksum_line_bytes = 16;  // "crc32c 01234567\n", the last line of the header
+constexpr std::size_t checksum_line_bytes = 16;  // size of the header's last line, "crc32c 01234567\n"
 
 std::string hex(std::uint32_t value) {
   char text[16];

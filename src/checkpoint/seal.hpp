@@ -20,7 +20,7 @@ struct Header {
   std::uint64_t table_offset = 0;
   std::uint64_t table_rows = 0;
   std::uint32_t table_checksum = 0;
-  std::int64_t step = -1;       // of the training; -1: not known
+  std::int64_t step = -1;       // step of the training; -1: not known
   std::int64_t sequence = 0;    // greater than in every earlier checkpoint of the folder
   std::int64_t saved_at_s = 0;  // seconds since 1970, by the clock of the host that wrote the file
   int layout = newest_layout;
@@ -33,7 +33,8 @@ struct Block {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;
-  Content content = Content::structure;  // structure is verified before HDF5 sees the file, data when they are read
+  Content content = Content::structure;  // the structure is verified before HDF5 sees the file, the data of tensors
+                                         // when they are read
   friend bool operator==(const Block&, const Block&) = default;
 };
 

@@ -15,10 +15,10 @@ namespace hvd::checkpoint {
 
 // A tensor. When it is written, `data` is the caller's memory. When it was read, only type and shape are set.
 struct Tensor {
-  std::string dtype;  // "float32"; see element_type.hpp
+  std::string dtype;  // the element type, such as "float32"; see element_type.hpp
   std::vector<std::int64_t> shape;
   const void* data = nullptr;
-  std::string unit;  // "m/s"; empty: none
+  std::string unit;  // the unit of the values, such as "m/s"; empty: none
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 struct Group {

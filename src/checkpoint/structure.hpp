@@ -34,13 +34,13 @@ Result<std::vector<Extent>> write_structure(const hdf5::Library& library, const 
 
 // A tensor of the file. If its bytes are in one piece, they can be read without HDF5.
 struct Place {
-  std::size_t entry = 0;  // its index in the state
+  std::size_t entry = 0;  // index of the tensor's entry in the state
   bool in_one_piece = false;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 struct Structure {
-  State state;                // ordered by path
+  State state;                // the entries are ordered by path
   std::vector<Place> places;  // places of the state's tensors, in the same order
 };
 // Reads the structure. If the file is not a checkpoint of this layout, the result is an error and never a crash. HDF5

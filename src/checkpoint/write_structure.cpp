@@ -17,13 +17,14 @@ using hdf5::Size;
 constexpr std::int64_t most_compact_bytes = 1024;   // stored inside the object header, where HDF5 allows 64 KB
 constexpr std::int64_t least_chunked_bytes = 4096;  // compressing smaller tensors gains nothing
 constexpr Size chunk_bytes = 1 << 20;
-constexpr std::size_t most_attributes = 256;  // of a group; HDF5 searches them one by one
+constexpr std::size_t most_attributes = 256;  // a group has at most this many attributes, because HDF5 searches them
+                                              // one by one
 // HDF5 allocates space for the structure in steps of this size. So structure and data are separate, and tensors are
 // next to each other.
 constexpr Size structure_step = 256 << 10;
 
 constexpr int filter_of(Compression::Method method) {
-  switch (method) {  // the HDF Group has registered these numbers
+  switch (method) {  // the numbers of these filters, which the HDF Group has registered
     case Compression::Method::none: return 0;
     case Compression::Method::gzip: return hdf5::gzip_filter;
     case Compression::Method::lz4: return 32004;

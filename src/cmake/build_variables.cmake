@@ -1,6 +1,7 @@
-# Answers the variables of the environment that Horovod's build reads. What can be done is done, what is so in any case
-# is said, and what cannot be had is an error. docs/migration.md has the same as a table; `cmake -P` runs this file by
-# itself. Afterwards HVD_WITHOUT_MPI is true if no plugin for MPI is wanted.
+# Handles the environment variables that Horovod's build reads. If the build can do what a variable asks for, it does
+# so. If the build does that in any case, it prints a message. If the build cannot do it, it stops with an error.
+# docs/migration.md has a table of these variables. `cmake -P` runs this file by itself. Afterwards HVD_WITHOUT_MPI is
+# true if no plugin for MPI is wanted.
 set(HVD_WITHOUT_MPI OFF)
 
 function(hvd_cannot_be_had)
@@ -8,7 +9,7 @@ function(hvd_cannot_be_had)
   message(FATAL_ERROR "${reason} [HVD1011]")
 endfunction()
 
-# Sets `result` to whether a variable of the environment that is 0 or 1 is on.
+# Sets `result` to true if a variable of the environment (0 or 1) is on.
 function(hvd_wished variable result)
   set(value "$ENV{${variable}}")
   if(NOT value MATCHES "^(|0|1)$")

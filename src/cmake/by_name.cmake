@@ -1,6 +1,6 @@
-# hvd_library_by_name(TARGET horovod_pmix SONAME libpmix.so.2 FUNCTIONS PMIx_Init …): the target opens that library
-# when it is loaded itself, instead of being linked to it. So an object of a wheel names no library that a system may
-# lack, and the loader finds the site's own. A function that is not listed fails the link.
+# hvd_library_by_name(TARGET horovod_pmix SONAME libpmix.so.2 FUNCTIONS PMIx_Init …): the target is not linked to that
+# library. Instead it opens the library when the target itself is loaded. So no object of a wheel names a library that a
+# system may lack, and the loader finds the site's own library. If a function is used but not listed, the link fails.
 function(hvd_library_by_name)
   cmake_parse_arguments(arg "" "TARGET;SONAME" "FUNCTIONS" ${ARGN})
   set(names "")

@@ -34,7 +34,7 @@ if(HVD_SANITIZE)
   endif()
 endif()
 
-if(CMAKE_UNITY_BUILD)  # tests/run and wheels ask for it; a normal build warns about each file by itself
+if(CMAKE_UNITY_BUILD)  # tests/run and wheels build so; other builds warn about each file
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

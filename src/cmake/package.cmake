@@ -1,5 +1,6 @@
-# What is installed where: the core library, its headers, horovodrun, and what pkg-config and CMake need to find them.
-# In a wheel all of it lies in the package, whose own rules are in python/. The plugins have theirs in plugins.cmake.
+# Installs the core library, its headers, horovodrun, and the files by which pkg-config and CMake find them. In a wheel
+# all of this lies in the Python package, and python/ has the rules for that. plugins.cmake has the rules for the
+# plugins.
 if(NOT TARGET horovod)
   return()
 endif()
@@ -11,7 +12,7 @@ if(SKBUILD)
   set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME python)
   set(libraries horovod/lib)
   set(headers horovod/include)
-  set(symbolic_link NAMELINK_SKIP)  # a wheel has none
+  set(symbolic_link NAMELINK_SKIP)  # a wheel has no pkg-config file
   set(HVD_LINK_NAME :libhorovod.so.${PROJECT_VERSION_MAJOR})
 endif()
 include(CMakePackageConfigHelpers)
@@ -33,7 +34,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/HorovodConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/HorovodConfig.cmake ${PROJECT_BINARY_DIR}/HorovodConfigVersion.cmake
         DESTINATION ${package_folder})
 
-# The .pc file finds its prefix from where it lies, so that an installed tree may be moved.
+# The .pc file computes its prefix from its own place, so an installed tree may be moved.
 set(HVD_LIBRARIES ${libraries})
 set(HVD_HEADERS ${headers})
 file(RELATIVE_PATH HVD_PREFIX_FROM_PKGCONFIG /${libraries}/pkgconfig /)

@@ -2,8 +2,9 @@
 option(HVD_LIBRARIES_BY_NAME "Open PMIx and hwloc by name at run time, as wheels do, instead of linking to them" OFF)
 include(by_name)
 
-# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): libhorovod_pmix.so of its hvd_plugin_files, if
-# pkg-config knows the library; else one notice and no such plugin. SONAME and FUNCTIONS: see by_name.cmake.
+# hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): builds libhorovod_pmix.so from the files given to
+# hvd_plugin_files. If pkg-config does not know the library, one notice is printed and there is no such plugin. SONAME
+# and FUNCTIONS: see by_name.cmake.
 function(hvd_plugin name)
   cmake_parse_arguments(plugin "" "LIBRARY;PKGCONFIG;LACKING;SONAME" "USES;FUNCTIONS" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
@@ -23,18 +24,19 @@ function(hvd_plugin name)
     target_link_libraries(horovod_${name} PRIVATE PkgConfig::${name})
   endif()
   hvd_exports(horovod_${name} ${HVD_PLUGIN_MAP})
-  if(NOT HVD_SANITIZE)  # a sanitizer's runtime may be in the program alone
+  if(NOT HVD_SANITIZE)  # only the program may contain a sanitizer's runtime, not a shared object
     target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
   endif()
-  # A site's PMIx and hwloc lie in folders of their own, which nobody should have to name in LD_LIBRARY_PATH.
+  # A site's PMIx and hwloc lie in folders of their own. Users should not have to name these folders in LD_LIBRARY_PATH.
   set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
                         INSTALL_RPATH_USE_LINK_PATH ON)
   set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_${name})
   install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# libhorovod_mpi-ABI.so from the sources of the plugin mpi: compiled against that ABI's mpi.h and linked to no MPI,
-# since the names are bound to whatever library of the ABI the process has (native/mpi/process.cpp).
+# Builds libhorovod_mpi-ABI.so from the sources of the plugin mpi. It is compiled against the mpi.h of that ABI and
+# linked to no MPI, because its names are bound to the MPI library of this ABI that the process has
+# (native/mpi/process.cpp).
 function(hvd_mpi_plugin abi)
   cmake_parse_arguments(plugin "" "" "INCLUDE;DEFINE" ${ARGN})
   get_property(sources GLOBAL PROPERTY hvd_plugin_mpi)
@@ -50,7 +52,7 @@ function(hvd_mpi_plugin abi)
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
-# The folder of an ABI's mpi.h: HVD_MPI_<ABI>_INCLUDE, else what pkg-config knows.
+# The folder of an ABI's mpi.h: HVD_MPI_<ABI>_INCLUDE if it is set, otherwise the folder that pkg-config knows.
 function(hvd_mpi_plugins)
   set(packages_mpich mpich)
   set(packages_openmpi ompi-c ompi)
@@ -69,11 +71,11 @@ function(hvd_mpi_plugins)
                      "libraries of that ABI; HVD_MPI_${upper}_INCLUDE names its folder")
     endif()
   endforeach()
-  # The standard defines its own ABI to the last number, so that needs no MPI.
+  # The MPI standard defines its ABI down to the values of constants, so this build needs no MPI.
   hvd_mpi_plugin(abi INCLUDE ${CMAKE_CURRENT_SOURCE_DIR}/native/mpi/standard_abi)
 endfunction()
 
-# libhorovod_pmi_bridge.so, to be preloaded, and what it opens when an MPI library starts.
+# libhorovod_pmi_bridge.so is preloaded into programs. libhorovod_bridge.so is opened when an MPI library starts.
 function(hvd_pmi_bridge)
   if(HVD_SANITIZE)  # a sanitizer's runtime must be the first that is loaded
     return()

@@ -34,7 +34,7 @@ using transport::Pending;
 struct Exchange {
   enum class Of : std::uint8_t { halves, products, results } of = Of::halves;
   Seat peer;
-  Blocks sent, received;       // of halves and results
+  Blocks sent, received;       // blocks of halves and of results
   bool peer_is_lower = false;  // the peer holds the left vector, a
   bool is_complete = false;    // products: the products of all seats have been added
   bool is_last_level = false;
@@ -42,7 +42,7 @@ struct Exchange {
 
 std::vector<Exchange> exchanges_of(Seat me, int size) {
   std::vector<Exchange> list;
-  std::vector<Blocks> held{{0, size}};  // after each level
+  std::vector<Blocks> held{{0, size}};  // the blocks that this seat holds after each level
   for (int distance = 1; distance < size; distance *= 2) {
     const Blocks all = held.back();
     const int middle = (all.first + all.last) / 2;
@@ -133,8 +133,8 @@ class AdasumTask final : public Task {
 
   struct Piece {
     std::size_t tensor;
-    std::int64_t place, count;  // in the work area
-    std::int64_t position;      // in the batch
+    std::int64_t place, count;  // a piece of a tensor, as elements of the work area
+    std::int64_t position;      // the beginning of the piece in the batch
   };
   template <typename Visit>
   void visit_pieces(Blocks blocks, Visit visit) const {
@@ -257,10 +257,11 @@ class AdasumTask final : public Task {
 
   SegmentArray in_, out_;
   Sequence sequence_;
-  std::vector<std::int64_t> lengths_;                           // of the tensors that are not empty
-  std::vector<std::int64_t> block_begins_;                      // in the work area; the last entry is the end
-  std::vector<devices::Products> products_, arrived_products_;  // by tensor
-  Exchange pair_;                                               // of this level
+  std::vector<std::int64_t> lengths_;  // lengths of the tensors that are not empty
+  // where each block begins in the work area; the last entry is the end
+  std::vector<std::int64_t> block_begins_;
+  std::vector<devices::Products> products_, arrived_products_;  // one for each tensor
+  Exchange pair_;                                               // the exchange with the partner of this level
   std::byte* work_ = nullptr;
   bool is_in_output_ = false;  // the output is the work area
   Scratch scratch_, landing_;

@@ -22,7 +22,7 @@ namespace {
 using transport::Pending;
 
 constexpr std::size_t piece_bytes = 256 << 10;
-constexpr std::size_t most_under_way = 8;  // in each direction
+constexpr std::size_t most_under_way = 8;  // limit on messages under way in each direction
 
 class Pairwise final : public Task {
  public:
@@ -54,7 +54,7 @@ class Pairwise final : public Task {
         if (!advance(receives_, message, moves)) return Progress::failed;
       for (Message& message : sends_.messages)
         if (!advance(sends_, message, moves)) return Progress::failed;
-      if (!has_own_) copy_own();  // while the first messages travel
+      if (!has_own_) copy_own();  // copied after the first messages have been started, so both happen at the same time
     }
     return is_over(sends_) && is_over(receives_) ? Progress::done : Progress::pending;
   }
@@ -71,19 +71,19 @@ class Pairwise final : public Task {
   // A range of the data that go to one seat or come from it.
   struct Piece {
     int seat = -1;
-    std::int64_t begin = 0, count = 0;  // in the input or output
-    std::uint32_t number = 0;           // its number among the pieces between the two seats
+    std::int64_t begin = 0, count = 0;  // the range in the input or output
+    std::uint32_t number = 0;           // number of the piece among those between the two seats
   };
   struct Message {
     std::optional<Pending> pending;
     Piece piece;
-    std::byte* landing = nullptr;  // where it arrives, if that is not its final place
+    std::byte* landing = nullptr;  // memory in which the piece arrives, if that is not its final place
     Scratch scratch;
   };
   // The position of the piece that begins next.
   struct Place {
     int round = 1;
-    std::int64_t at = 0;  // in the data for the round's seat
+    std::int64_t at = 0;  // the position in the data for the round's seat
     std::uint32_t number = 0;
   };
   struct Direction {

@@ -19,12 +19,12 @@ namespace hvd::connections {
 // One rank's knowledge about its MPI. It travels as text.
 struct MpiCard {
   std::string refusal;       // why this rank has no MPI; empty if it has one
-  std::string version;       // version of the ABI and of the library
-  int rank = 0, size = 0;    // in the communicator in which the ranks are looked up
+  std::string version;       // versions of the ABI and of the library
+  int rank = 0, size = 0;    // this process's rank in the communicator in which the ranks are looked up, and its size
   bool running = false;      // the program or this runtime started it; only then rank and size are known
-  bool over_bridge = false;  // not started yet, and needs our bridge as its PMI server
-  std::string space;         // a bridge's name for the job's values (that of rank 0 is used)
-  bool wanted = false;       // also between ranks of one node (HOROVOD_MPI)
+  bool over_bridge = false;  // the MPI is not started yet, and needs our bridge as its PMI server
+  std::string space;         // the name of a bridge for the job's values (that of rank 0 is used)
+  bool wanted = false;       // MPI is also wanted between ranks of one node (HOROVOD_MPI)
   // "172.17.0.1/docker0 10.0.0.3/eth0": the interfaces to other hosts among which the MPI may choose at its start.
   // Empty if the MPI already runs, has a fabric, or was told what to use.
   std::string addresses;
@@ -72,7 +72,7 @@ class MpiPeers {
  private:
   const mpi::MpiPlugin& calls_;
   std::shared_ptr<mpi::Communicator> base_;
-  std::vector<int> mpi_ranks_;  // by rank
+  std::vector<int> mpi_ranks_;  // MPI's rank for each rank of the job
   bool also_in_a_node_;
 };
 

@@ -80,7 +80,7 @@ struct NetPeers::State {
   const tcp::Credentials credentials;
   const std::vector<posix::FileDescriptor> listeners;
   const std::vector<posix::InterfaceAddress> addresses;
-  const posix::FileDescriptor events, poked;  // epoll; eventfd
+  const posix::FileDescriptor events, poked;  // the epoll instance, and an eventfd that wakes the watcher
   const tcp::EventQueue queue;
   const pid_t owner = ::getpid();
 
@@ -313,7 +313,7 @@ void NetPeers::State::look_at_stalls(Clock::time_point now) {
 void NetPeers::State::stop_listening() const {
   for (const auto& socket : listeners) {
     queue.remove(socket.get());
-    ::shutdown(socket.get(), SHUT_RDWR);  // from now on peers are refused
+    ::shutdown(socket.get(), SHUT_RDWR);  // from now on connections of peers are refused
   }
 }
 

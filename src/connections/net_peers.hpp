@@ -34,7 +34,7 @@ class NetListener {
   std::string endpoints_;
   std::vector<posix::FileDescriptor> sockets_;
   std::vector<posix::InterfaceAddress> addresses_;  // addresses of the sockets
-  bool is_forced_ = false;                          // outgoing connections must use these addresses too
+  bool is_forced_ = false;                          // true if outgoing connections, too, must use these addresses
 };
 
 // Any thread may call the methods, and none of them blocks. A forked child does not keep the connections.

@@ -28,13 +28,13 @@ namespace {
 
 enum class Kind : std::uint32_t {
   offer = 1,  // a name, with a descriptor
-  leave = 2,  // the sender may close its end from now on
+  leave = 2,  // after this message the sender may close its end
 };
 constexpr std::size_t longest_message = 1024;
 
 struct Letter {
   Buffer message;
-  posix::FileDescriptor descriptor;  // may be empty
+  posix::FileDescriptor descriptor;  // the offered memory; may be empty
 };
 
 struct Peer {

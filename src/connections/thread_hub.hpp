@@ -58,7 +58,7 @@ class ThreadHub {
     ConstBytes bytes;
     int polls_left = 0;
     std::atomic<int> stage{
-        0};  // 0 posted, 1 being copied by the receiver, 2 delivered; changes only under the mailbox's mutex
+        0};  // 0: posted, 1: being copied by the receiver, 2: delivered; changes only under the mailbox's mutex
     bool is_delivered() const noexcept { return stage.load(std::memory_order_acquire) == 2; }
   };
   // The mailboxes of one link's group.
@@ -66,13 +66,13 @@ class ThreadHub {
     struct Mailbox {
       std::mutex mutex;
       std::condition_variable copied;
-      std::vector<Letter*> letters;        // in the order of posting
+      std::vector<Letter*> letters;        // letters in the order in which they were posted
       std::atomic<bool> is_closed{false};  // the seat's link was aborted or destroyed
-      std::string why_closed;              // set before is_closed, constant afterwards
+      std::string why_closed;              // written before is_closed is set, and constant afterwards
     };
     explicit Line(const Group& members) : ranks(members.ranks), mailboxes(members.ranks.size()) {}
-    const std::vector<Rank> ranks;   // by seat
-    std::vector<Mailbox> mailboxes;  // by seat
+    const std::vector<Rank> ranks;   // the rank of each seat
+    std::vector<Mailbox> mailboxes;  // one mailbox for each seat
   };
   enum class Taken : std::uint8_t { not_here, delivered, wrong_size };
 
@@ -88,7 +88,7 @@ class ThreadHub {
   void close(Line& line, Seat me, std::string why);
 
  private:
-  struct Desk {  // one per rank
+  struct Desk {  // The state of one rank.
     std::mutex mutex;
     posix::WaitWord* wake = nullptr;
     std::atomic<bool> is_dead{false};
@@ -107,7 +107,7 @@ class ThreadHub {
   // Returns how many polls the message must wait; nothing if the message is to be lost.
   std::optional<int> fate_of_message(Rank from, Rank to);
 
-  std::vector<std::unique_ptr<Desk>> desks_;  // by rank
+  std::vector<std::unique_ptr<Desk>> desks_;  // one desk for each rank
   std::atomic<int> deaths_{0};
   std::mutex mutex_;  // guards the maps and the faults
   std::map<std::string, Shared, std::less<>> memories_;

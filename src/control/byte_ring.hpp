@@ -10,7 +10,8 @@ namespace hvd::control {
 
 // The head of a ring in shared memory. Behind it are `capacity` bytes of data; the capacity is a power of two.
 struct alignas(64) RingHead {
-  std::atomic<std::uint64_t> written{0};  // bytes since the start; a record before this position is visible
+  std::atomic<std::uint64_t> written{0};  // number of bytes written since the start; a record before this position is
+                                          // visible
 };
 
 // A view of a ring, which is cheap to copy. A record is [u32 size][payload], padded to 8 bytes. A `skip` record fills

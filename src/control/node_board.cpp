@@ -242,7 +242,7 @@ bool NodeBoard::take_request(Seat& from, ConstBytes& request) {
   for (int tried = 0; tried < shape_.seats; ++tried) {
     int seat = next_requester_;
     auto index = static_cast<std::size_t>(seat);
-    // The caller has used the request of the last call, so its room may be overwritten.
+    // The caller has used the request that the last call returned, so its room may be overwritten.
     seats_[seat].request_bytes_taken.store(request_cursors_[index], std::memory_order_release);
     if (requests_[index].read(request_cursors_[index], request)) {
       from = Seat{seat};

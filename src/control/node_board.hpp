@@ -116,7 +116,7 @@ class NodeBoard {
     char why[most_bytes_of_why];
   };
   struct alignas(64) Common {
-    std::atomic<std::uint64_t> lost;  // rank + 1; the upper half is the seat that gives the reason
+    std::atomic<std::uint64_t> lost;  // rank + 1 of the lost rank; the upper half is the seat that gives the reason
   };
   struct Layout;
 
@@ -143,12 +143,13 @@ class NodeBoard {
   SeatState* seats_ = nullptr;
   std::size_t groups_;  // number of groups of 64 slots
   std::size_t arrivals_stride_;
-  Word* arrivals_ = nullptr;                              // by seat and group
-  Word* completed_ = nullptr;                             // a bit per group in which a rank saw a completed slot
-  std::vector<std::uint64_t> my_arrivals_, unannounced_;  // by group
-  std::vector<std::uint64_t> strangers_;                  // by seat and group: slots of which the seat is not a member
-  std::vector<std::uint64_t> of_all_;                     // by group: slots that are given to all seats
-  std::vector<bool> has_joined_;                          // by seat
+  Word* arrivals_ = nullptr;   // the bits of each seat, by group of slots
+  Word* completed_ = nullptr;  // a bit per group in which a rank saw a completed slot
+  // this seat's own bits by group, and those that it has not announced yet
+  std::vector<std::uint64_t> my_arrivals_, unannounced_;
+  std::vector<std::uint64_t> strangers_;  // by seat and group: the slots of which the seat is not a member
+  std::vector<std::uint64_t> of_all_;     // for each group: the slots that are given to all seats
+  std::vector<bool> has_joined_;          // for each seat: true if its rank has joined
   std::vector<std::size_t> unannounced_groups_;
   // Used only by the leader. By seat and group: the bits at the time when the slot was last completed. The bits of a
   // rank that has joined do not follow.

@@ -48,7 +48,7 @@ using launcher::Flags;
 
 constexpr int usage_error = 2;
 
-// `id` is the error's in docs/errors.md; a notice has none.
+// Prints a message. `id` is the error's id in docs/errors.md; a notice has no id.
 int complain(std::string message, int code, std::string_view id = {}) {
   if (!id.empty()) message = identified(std::move(message), id);
   std::fprintf(stderr, "horovodrun: %s\n", message.c_str());
@@ -290,8 +290,8 @@ int put_back(const Flags& flags, const Environment& environment) {
   return complain(result.text, result.exit_code);
 }
 
-// True for the horovodrun that starts probes or stagers in the place of ranks. What the user wants of the job itself
-// is not for them.
+// True for the horovodrun that starts probes or stagers instead of ranks. It ignores flags that concern only the job
+// itself.
 bool is_inner_run(const Flags& flags) {
   constexpr std::string_view inner[] = {launcher::preflight::probe_flag, launcher::staging::stager_flag,
                                         launcher::staging::staged_rank_flag};
@@ -305,7 +305,7 @@ void forget_what_is_for_the_job(Flags& flags) {
   flags.notices.clear();
 }
 
-// Returns the exit code if the environment could not be staged.
+// Returns an exit code only if the environment could not be staged.
 std::optional<int> stage(Flags& flags, const Environment& environment, std::span<char* const> arguments) {
   if (!flags.has("stage")) return std::nullopt;
   if (flags.command.empty()) return complain("the command is missing", usage_error, "HVD1001");
@@ -319,7 +319,7 @@ int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
   if (!flags) return complain(flags.error().message, usage_error, "HVD1001");
-  // Help does not depend on files, which may be what help is needed about.
+  // Help is printed before files are read, because a faulty file may be the reason why the user needs help.
   auto asks_for = [&](const char* name) { return flags->has(name); };
   constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
   bool needs_files = std::none_of(std::begin(without_files), std::end(without_files), asks_for);
@@ -378,7 +378,7 @@ const char* __tsan_default_suppressions() {
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-// The user's horovodrun starts other processes of this program with these first arguments.
+// Other processes of this program, which horovodrun starts, are recognised by these first arguments.
 int main(int count, char** arguments) {
   posix::fill_standard_descriptors();
   std::string_view part = count > 1 ? arguments[1] : "";

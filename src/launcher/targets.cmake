@@ -1,11 +1,11 @@
-# A library with the parts of horovodrun, which its tests use, too; and the program.
+# Builds a library of horovodrun's parts, which tests use, too, and the program horovodrun.
 file(GLOB_RECURSE launcher_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 list(REMOVE_ITEM launcher_sources ${CMAKE_CURRENT_LIST_DIR}/horovodrun.cpp)
 add_library(hvd_launcher STATIC ${launcher_sources})
 # Each of these files defines its own version of the same three functions.
 file(GLOB targets CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/targets/*.cpp)
 set_source_files_properties(${targets} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-# On the manual page; SOURCE_DATE_EPOCH sets another.
+# The date on the manual page; SOURCE_DATE_EPOCH sets another date.
 string(TIMESTAMP today "%Y-%m-%d" UTC)
 set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/options/manual.cpp PROPERTIES
                             COMPILE_DEFINITIONS "HVD_DATE=\"${today}\"" SKIP_UNITY_BUILD_INCLUSION ON)
@@ -15,7 +15,7 @@ target_link_libraries(hvd_launcher PUBLIC hvd_base hvd_native hvd_topology hvd_b
 add_executable(horovodrun ${CMAKE_CURRENT_LIST_DIR}/horovodrun.cpp)
 target_link_libraries(horovodrun PRIVATE hvd_launcher)
 install(TARGETS horovodrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# The program itself writes these files from its table of flags.
+# horovodrun writes these files itself, from its table of flags.
 if(NOT CMAKE_CROSSCOMPILING)
   set(share ${PROJECT_BINARY_DIR}/share)
   file(MAKE_DIRECTORY ${share})

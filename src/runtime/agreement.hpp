@@ -60,9 +60,10 @@ class AgreementEffects {
   virtual void append(ConstBytes record) = 0;  // appends to the log of this node
   virtual void send(Neighbour to, ConstBytes frame) = 0;
   virtual void given(SlotId slot) = 0;
-  virtual void evicted(SlotId slot) = 0;                      // all arrivals at the slot on this node are void
-  virtual void scheduled(SlotId slot) = 0;                    // the ranks may arrive at it again
-  virtual void heard_ballot(OpNameView name, Rank from) = 0;  // from a rank of this node, or from a whole subtree
+  virtual void evicted(SlotId slot) = 0;    // all arrivals at the slot on this node are void
+  virtual void scheduled(SlotId slot) = 0;  // the ranks may arrive at it again
+  // a ballot has come from a rank of this node, or from a whole subtree
+  virtual void heard_ballot(OpNameView name, Rank from) = 0;
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
   virtual void heard_heeded(Rank from) = 0;                            // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
@@ -81,7 +82,7 @@ class NodeAgreement {
     int world_size = 0;
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     Coordinator::Settings coordinator;
-    std::function<std::string(Rank)> describe;  // for messages
+    std::function<std::string(Rank)> describe;  // describes a rank, for messages
   };
   NodeAgreement(Settings settings, AgreementEffects& effects);
 
@@ -103,12 +104,12 @@ class NodeAgreement {
 
   // At the root decides; then sends everything new. Returns true if a frame was sent.
   bool flush(const BatchesInFlight& batches_in_flight);
-  bool flush(int batches_in_flight);  // as if every set had this number in flight
+  bool flush(int batches_in_flight);  // decides as if every process set had this number of batches in flight
 
   // True if something can go on only after ranks have read more of the log. Nothing announces that they have read it.
   bool waits_for_readers() const;
 
-  Coordinator* coordinator() const { return coordinator_.get(); }  // null except at the root
+  Coordinator* coordinator() const { return coordinator_.get(); }  // null on all nodes but the root
   std::uint64_t frames_sent() const { return frames_sent_; }
   // True if a subtree (this node counts as one) has arrived at the slot and others have not.
   bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
@@ -123,16 +124,16 @@ class NodeAgreement {
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
     ProcessSetId set;
-    const Electorate* electorate = nullptr;  // that of the slot's set
+    const Electorate* electorate = nullptr;  // the voters of the slot's process set
     bool is_transient = false;
     bool is_given = false;
     Subtrees arrived;
-    bool is_complete = false;  // until its batch is decided
+    bool is_complete = false;  // true from the last arrival until the batch is decided
     bool is_outgoing = false;  // complete, and part of the frame that is being made
   };
   struct Child {
     std::uint64_t read = 0;
-    bool is_silent = false;  // has not yet answered the question
+    bool is_silent = false;  // true while the child has not answered the question
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
@@ -176,7 +177,7 @@ class NodeAgreement {
   AgreementEffects& effects_;
   ProcessSets sets_;
   std::map<ProcessSetId, Electorate> electorates_;
-  std::vector<bool> joined_;          // by rank; empty while no rank has joined
+  std::vector<bool> joined_;          // for each rank: true if it has joined; empty while no rank has joined
   bool joins_are_new_ = false;        // some joins have not been taken into account
   std::uint64_t joins_ended_at_ = 0;  // number of records up to the last time that all joins ended
   // For each name of the world that was decided since a rank joined: the number of records up to its last decision.
@@ -185,7 +186,7 @@ class NodeAgreement {
   Ballots ballots_;  // its voters: the ranks of this node, then the children
   std::vector<Slot> slots_;
   std::vector<Child> children_;
-  std::uint64_t records_ = 0;  // number appended to this node's log
+  std::uint64_t records_ = 0;  // number of records that were appended to this node's log
   std::uint64_t node_read_ = 0;
   std::uint64_t read_told_ = 0;       // the last number that was reported to the parent
   std::uint64_t slots_in_doubt_ = 0;  // slots given or evicted since this node last reported how far it has read

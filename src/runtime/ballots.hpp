@@ -48,7 +48,7 @@ class Ballots {
   // opinions and closes the name.
   std::optional<Opinions> vote(int voter, OpNameView name, Opinions opinions);
 
-  std::vector<OpName> names() const;  // the open names
+  std::vector<OpName> names() const;  // returns the names that are being voted on
   std::vector<int> missing(OpNameView name) const;
 
  private:
@@ -62,7 +62,7 @@ class Ballots {
   int count_missing(ProcessSetId set, const Votes& votes) const;
 
   std::size_t voters_;
-  std::map<ProcessSetId, std::vector<bool>> electorates_;  // by voter
+  std::map<ProcessSetId, std::vector<bool>> electorates_;  // for each process set: which of the voters may vote
   Polls polls_;
 };
 

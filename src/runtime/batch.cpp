@@ -178,7 +178,8 @@ Status BatchOfTensors::exchange_rows(Operation& operation) {
   }
   add(in_, operation.submission.input, sent);
   add(out_, *kept, collective_.count);
-  // A hint of the usual size. It must be equal on all members, and no other number about the sizes is.
+  // A hint of the usual size. The hint must be equal on all members, and of all numbers about the sizes only this one
+  // is.
   collective_.count = std::max<std::int64_t>(operation.count, 1) * group_.size();
   return {};
 }

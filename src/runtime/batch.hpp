@@ -24,8 +24,9 @@ using Finished = std::function<void(Operation&, Sequence, const Error*)>;
 
 struct QueuedBatch {
   Sequence sequence;
-  std::vector<Operation*> operations;  // of one kind (Signature::fuses_with); if issued, those not ended
-  Event end{};                         // of an issued batch
+  std::vector<Operation*> operations;  // operations of one kind (Signature::fuses_with); of an issued batch only those
+                                       // that have not ended
+  Event end{};                         // the event at the end of an issued batch
 };
 
 class BatchOfTensors {
@@ -36,7 +37,7 @@ class BatchOfTensors {
   struct Move {
     Collective collective;  // the batch owns its counts
     std::span<const Segment> in, out;
-    std::span<const std::int64_t> sent, received;  // alltoall: elements, by seat
+    std::span<const std::int64_t> sent, received;  // for alltoall: number of elements, by seat
   };
   // True if the ranks have to tell each other their rows or splits before the data can move.
   bool needs_sizes(const QueuedBatch& batch) const;
@@ -61,11 +62,11 @@ class BatchOfTensors {
   DataType dtype_ = DataType::u8;
   Collective collective_;
   std::vector<Segment> in_, out_;
-  std::vector<std::int64_t> counts_;         // elements, by seat
+  std::vector<std::int64_t> counts_;         // number of elements of each seat
   std::vector<std::int64_t> mine_, theirs_;  // rows: of this rank; of all ranks, by seat and tensor
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;
-  std::vector<std::byte*> next_;  // where the next rows of each tensor go
+  std::vector<std::byte*> next_;  // where the next rows of each tensor are stored
 };
 
 }  // namespace hvd::runtime

@@ -17,7 +17,8 @@
 //     arrival can be misunderstood. Then the joins are over.
 //  7. Process sets are added and removed when all ranks of the world agree on an op that does so. The slots of a
 //     removed set end with the set.
-//  8. The first wish of any rank that all leave their loops becomes a record; its place in the log is what counts.
+//  8. Any rank may ask that all ranks leave their loops. The first such request becomes a record. The place of this
+//     record in the log decides after which step the ranks leave.
 //  9. A shutdown that any rank asks for ends the log for all ranks.
 #include <cstdint>
 #include <deque>
@@ -69,7 +70,7 @@ class Coordinator {
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
-  void schedule(int batches_in_flight);  // as if every set had this number in flight
+  void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
   // Every rank has read this many records.
   void read_by_all(std::uint64_t records);
 
@@ -91,7 +92,7 @@ class Coordinator {
     Signature signature;
     std::int64_t bytes = 0;
     Ready* ready = nullptr;              // the list of the op's set
-    std::list<SlotId>::iterator recent;  // place in recently_used_, if it is cached
+    std::list<SlotId>::iterator recent;  // place of the slot in recently_used_, if the operation is cached
   };
   struct Ended {
     SlotId slot;
@@ -124,7 +125,7 @@ class Coordinator {
   std::deque<std::pair<OpName, Signature>> starved_;  // agreed ops for which no slot is free yet
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;
-  std::vector<Rank> joined_;  // in the order of their joins
+  std::vector<Rank> joined_;  // the ranks that have joined, in the order of their joins
   std::vector<Rank> idle_;    // the joined ranks that are idle
   std::uint64_t emitted_ = 0;
   std::uint64_t sequence_ = 0;

@@ -19,15 +19,15 @@ class Counter {
 struct Counters {
   Counter submissions;    // operations that callers submitted
   Counter requests_sent;  // ballots and other messages that carry strings
-  Counter log_records;    // records read
-  Counter log_bytes;      // bytes read
-  Counter batches;        // batches run
+  Counter log_records;    // number of records of the log that were read
+  Counter log_bytes;      // number of bytes of the log that were read
+  Counter batches;        // number of batches that were run
   Counter plans;          // tasks planned; restarts are not counted
   Counter engine_sleeps;  // how often the engine's thread went to sleep
   // Messages of the agreement between nodes. Only the leader of a node has any.
   Counter frames_sent;
   Counter frames_received;
-  Counter frame_bytes_sent;  // including the bytes of their lengths
+  Counter frame_bytes_sent;  // bytes of the frames, including the bytes of their lengths
   Counter frame_bytes_received;
 };
 

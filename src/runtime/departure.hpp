@@ -40,22 +40,24 @@ class Departure {
   using Time = Clock::time_point;
   // How long a peer's engine may take to answer. A program's answer has no limit.
   static constexpr auto answer_time = std::chrono::seconds(10);
-  // The time allowed from the stop of a failed rank, for example after an exception, to the end of its process.
+  // The longest time from the stop by a failed rank, for example after an exception, to the end of that rank's process.
   static constexpr auto time_to_end = std::chrono::seconds(5);
 
   struct Settings {
     Rank me;
-    std::chrono::milliseconds time_for_cause{};    // HOROVOD_PEER_TIMEOUT
-    std::function<std::string(Rank)> describe;     // for messages
+    std::chrono::milliseconds time_for_cause{};    // how long another rank may take to announce the cause:
+                                                   // HOROVOD_PEER_TIMEOUT
+    std::function<std::string(Rank)> describe;     // describes a rank, for messages
     std::function<std::string()> describe_leader;  // the leader of this node, and the state of its process
     std::function<Time()> now = Clock::now;
   };
   explicit Departure(Settings settings) : settings_(std::move(settings)) {}
 
-  // ---- facts; each may be stated again, and the first statement counts
+  // ---- facts; a fact may be stated several times, the first statement counts
   void connected();
   void start_failed(const Error& error);
-  // Asks for the end. A reason is told to all ranks. Without a reason the program itself wishes the end.
+  // Asks for the end of the job. If a reason is given, all ranks get it. Without a reason the program itself asks for
+  // the end.
   void stop_wished(std::string_view reason);
   void log_ended(Rank by, std::string_view reason);
   // Everything that the log had scheduled has been carried out.
@@ -65,7 +67,7 @@ class Departure {
   void leader_ends(const Error& verdict);
   void loss_announced(Rank lost, std::string_view why);
   void loss_noticed(Rank lost);
-  // Called when something waits and no rank will ever end that wait.
+  // Something waits for an event that no rank will ever cause.
   void stalled(const Error& error);
 
   // ---- what to do; views are valid until the next call
@@ -79,15 +81,15 @@ class Departure {
   struct Warn {
     std::string_view text;
   };
-  struct AnnounceLoss {  // on the board
+  struct AnnounceLoss {  // announces the loss on the board of the node
     Rank lost;
     std::string_view why;
   };
-  struct TellNeighbours {  // that they must end too
+  struct TellNeighbours {  // tell the neighbours in the tree that they must end too
     Rank lost;
     std::string_view why;
   };
-  struct Leave {};  // in order: tell the board and the neighbours
+  struct Leave {};  // this rank leaves in order: tell the board and the neighbours
   struct End {
     const Error& reason;
   };
@@ -119,8 +121,8 @@ class Departure {
   Phase phase_ = Phase::connecting;
   std::optional<Error> start_failure_;
   std::optional<std::string> wish_;
-  std::optional<Time> answer_due_;  // set once the wish was sent
-  std::optional<Error> agreed_;     // set once the log has ended
+  std::optional<Time> answer_due_;  // set when the request to stop was sent
+  std::optional<Error> agreed_;     // set when the log has ended
   bool is_stopped_by_another_ = false;
   bool is_work_done_ = false;
   std::optional<Error> failed_batch_;

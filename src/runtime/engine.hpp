@@ -38,9 +38,9 @@
 
 namespace hvd::runtime {
 
-// Where all ranks leave their loops (StopPointRecord).
+// The place in the log at which all ranks leave their loops (StopPointRecord).
 struct StopPoint {
-  std::uint64_t record = 0;  // number of it in the log
+  std::uint64_t record = 0;  // the number of that record in the log
   Rank by;
   StopCause cause = StopCause::program;
   std::string reason;
@@ -53,12 +53,12 @@ class Engine {
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
     control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null on one node
+    connections::NetPeers* net = nullptr;  // null if the job has one node
     const TeamMaker* teams = nullptr;
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
-    std::vector<Observer*> observers;  // there from the start; observers() takes later ones
+    std::vector<Observer*> observers;  // the observers that are there from the start; observers() adds later ones
     bool spin = false;
   };
 
@@ -69,7 +69,7 @@ class Engine {
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
-  // True if the calling thread is an engine's. That is so in a program's callback.
+  // True if the calling thread is an engine's. This is so in a callback of the program.
   static bool runs_here();
   // Asks all ranks to stop. Returns when this engine has stopped. A reason is told to all ranks; without one the
   // program itself wished it.
@@ -77,11 +77,13 @@ class Engine {
   // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
   // end.
   void report_lost(Rank peer);
-  // Any thread: all ranks should leave their loops soon. The first wish of any rank counts.
+  // May be called on any thread. Asks all ranks to leave their loops soon. The first such request of any rank counts.
   void wish_stop_point(StopCause cause, std::string reason);
-  // Any thread: null until it is agreed on; valid as long as the engine.
+  // May be called on any thread. Returns null until all ranks have agreed on the stop point. The result is valid as
+  // long as the engine.
   const StopPoint* stop_point() const { return stop_point_.load(std::memory_order_acquire); }
-  // Any thread: whether who has synchronised up to this record leaves its loop. The others are told that it does.
+  // May be called on any thread. `synchronised` is the last record of an operation that the calling thread has waited
+  // for. Returns true if that thread must leave its loop, and tells the other ranks that this rank leaves.
   bool heed(const StopPoint& point, std::uint64_t synchronised);
   // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;
@@ -99,7 +101,8 @@ class Engine {
  private:
   // This rank's knowledge of a slot.
   struct SlotUse {
-    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or the op was not submitted here
+    NameEntry* entry = nullptr;  // null if the slot is free, belongs to a set without this rank, or its op was not
+                                 // submitted here
     bool is_transient = false;
     // Set if other ranks have submitted the op, but this rank has joined and has not.
     std::unique_ptr<std::pair<OpName, Signature>> of_others;
@@ -155,7 +158,7 @@ class Engine {
   const Config& config_;
   const topology::Layout& layout_;
   control::NodeBoard& board_;
-  const connections::NetPeers* net_;  // null on one node
+  const connections::NetPeers* net_;  // null if the job has one node
   OperationTable& operations_;
   Handles& handles_;
   ObserverRegistry observers_;
@@ -167,7 +170,7 @@ class Engine {
   std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
-  std::mutex stop_point_mutex_;  // guards the wish
+  std::mutex stop_point_mutex_;  // guards the request to stop
   std::optional<std::pair<StopCause, std::string>> stop_point_wish_;
   std::atomic<bool> has_stop_news_{false}, has_heeded_{false};
   std::atomic<const StopPoint*> stop_point_{nullptr};
@@ -175,7 +178,8 @@ class Engine {
   std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
-  std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; start() waits for it
+  std::atomic<std::uint32_t> started_{0};  // 1 if the engine runs, 2 if its start has failed; start() waits for one of
+                                           // them
 
   // Only the engine's thread uses these:
   std::unique_ptr<const StopPoint> owned_stop_point_;
@@ -183,12 +187,12 @@ class Engine {
   Departure departure_;
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
-  std::unique_ptr<Leader> leader_;                  // on the lowest rank of each node
-  std::vector<SlotUse> slots_;                      // by slot
+  std::unique_ptr<Leader> leader_;                  // null unless this is the lowest rank of its node
+  std::vector<SlotUse> slots_;                      // one for each slot
   std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
   std::list<StandIn> stand_ins_;
-  std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
-  bool has_joined_ = false;   // this rank has joined
+  std::vector<bool> joined_;  // for each seat of this node: true if its rank has joined; empty while no rank has joined
+  bool has_joined_ = false;   // true if this rank has joined
   int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;
   RecordStorage storage_;

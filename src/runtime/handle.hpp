@@ -34,14 +34,14 @@ struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
-  std::uint32_t place = 0;  // see Handles::Number
-  ProcessSetId set;         // of its first operation
+  std::uint32_t place = 0;  // place of the cell, a part of Handles::Number
+  ProcessSetId set;         // the process set of the first operation
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended
-  std::uint64_t record = 0;      // the last one in the log that decided on an operation of `set`
-  std::unique_ptr<Error> error;  // of the first operation that failed
+  std::uint64_t record = 0;      // the greatest record of the log that decided on an operation of `set`
+  std::unique_ptr<Error> error;  // the error of the first operation that failed
   std::vector<KeptResult> results;
-  std::vector<Operation*> transients;  // released together with the handle
+  std::vector<Operation*> transients;  // transient operations, which are released together with the handle
 };
 
 class Handles {
@@ -67,6 +67,7 @@ class Handles {
   std::uint32_t runtime() const { return runtime_; }
 
   // ---- the engine
+  //
   // One operation of the handle is over. announce() wakes the waiters, once for many settled handles.
   void settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record);
   void announce() { completed_.post(); }

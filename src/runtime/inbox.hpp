@@ -1,5 +1,5 @@
 #pragma once
-// The submissions and other wishes that callers leave for the engine.
+// The inbox: callers put submissions and other requests into it, and the engine takes them out.
 #include <atomic>
 #include <cstdint>
 #include <mutex>

@@ -36,7 +36,7 @@ class Lane {
 
   // Adds a batch at the end of the queue. The caller adds its operations.
   std::vector<Operation*>& queue(Sequence sequence);
-  int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // without the issued ones
+  int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // without the issued batches
   bool is_idle() const { return queued_.empty() && issued_.empty(); }
   // Returns true if a batch began or ended. After a failure of the links, failure() has the error and the batch stays
   // in flight. If no member can carry out a batch, it fails on all members alike, and the next batches run.
@@ -103,7 +103,7 @@ class Lane {
   bool is_connected_ = false;
   bool started_ = false;
   bool is_closed_ = false;
-  std::optional<Error> refusal_;  // why the batch that has just started is refused
+  std::optional<Error> refusal_;  // the reason why the batch that has just started cannot be carried out
   Stage stage_ = Stage::data;
   std::uint64_t task_sequence_ = 0;  // grows with every restart, equally on all members
   std::optional<Error> failure_;

@@ -29,14 +29,15 @@ class Leader final : private AgreementEffects {
     const Config* config = nullptr;
     const topology::Layout* layout = nullptr;
     control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null on one node
+    connections::NetPeers* net = nullptr;  // null if the job has one node
     const std::vector<Observer*>* observers = nullptr;
     const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
-    BatchesInFlight batches_in_flight;                     // of this rank
+    BatchesInFlight batches_in_flight;                     // the batches in flight on this rank
     Counters* counters = nullptr;
   };
   explicit Leader(const Parts& parts);
-  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);  // its length (control/control_link)
+  // the length before a frame (control/control_link)
+  static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);
 
   // Connects the neighbours. Called until all are connected. Never blocks.
   Progress connect();
@@ -49,8 +50,8 @@ class Leader final : private AgreementEffects {
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
   // A rank, perhaps this one, has waited for a long time. One report names all operations that wait.
   void hear_of_stall(const StallRequest& stall);
-  // All ranks have a stop point now: who does not heed it is named after the time of a stall. At the root; elsewhere
-  // nothing happens.
+  // All ranks have a stop point now. If some ranks do not leave their loops for the time of a stall, the root names
+  // them. On other nodes this call does nothing.
   void await_heed();
   std::optional<Clock::time_point> heed_due() const { return heed_due_; }
   void report_who_does_not_heed(Clock::time_point now);
@@ -103,7 +104,7 @@ class Leader final : private AgreementEffects {
   const BatchesInFlight batches_in_flight_;
   std::unique_ptr<Link> parent_;
   std::vector<std::unique_ptr<Link>> children_;
-  std::vector<Clock::time_point> moved_;           // by slot: when it was given, or last part of a batch
+  std::vector<Clock::time_point> moved_;           // for each slot: when it was given, or was last part of a batch
   std::optional<Clock::time_point> time_of_step_;  // read at most once in a step
   NodeAgreement agreement_;
   std::list<Buffer> unlogged_;
@@ -117,10 +118,11 @@ class Leader final : private AgreementEffects {
   };
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
-  std::vector<bool> has_heeded_;               // by rank; empty before there is a stop point
-  std::optional<Clock::time_point> heed_due_;  // while some have not
+  std::vector<bool> has_heeded_;               // for each rank: true if it has left its loop; empty before there is a
+                                               // stop point
+  std::optional<Clock::time_point> heed_due_;  // true while some ranks have not left their loops
   std::optional<Error> verdict_;
-  std::optional<Rank> lost_;  // the rank whose loss is the verdict
+  std::optional<Rank> lost_;  // the rank that is named as the cause of this rank's end
 };
 
 }  // namespace hvd::runtime

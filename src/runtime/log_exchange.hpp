@@ -21,7 +21,7 @@ class LogExchange final : public transport::Exchange {
   void published(const PublishedRecord& record) {
     if (!is_over_) words_[{record.by, std::string(record.key)}] = Buffer(record.value.begin(), record.value.end());
   }
-  // The links are made. Later words are meant for other exchanges.
+  // Call it when the links are made. Words that come later belong to other exchanges.
   void end() {
     is_over_ = true;
     words_.clear();

@@ -57,7 +57,7 @@ std::string describe_interface(const std::string& name, const std::string& sys_c
   std::string folder = sys_class + "/net/" + name;
   std::string text = name;
   if (number_in_file(folder + "/type") == infiniband_type) text += ", InfiniBand by IP";
-  long speed = number_in_file(folder + "/speed");  // Mbit/s
+  long speed = number_in_file(folder + "/speed");  // the speed in Mbit/s
   if (speed >= 1000 && speed % 1000 == 0) text += ", " + std::to_string(speed / 1000) + " Gbit/s";
   else if (speed > 0) text += ", " + std::to_string(speed) + " Mbit/s";
   return text;

@@ -13,7 +13,7 @@ namespace hvd::runtime {
 
 // Facts about networks that this host and process know. Read on demand, because reading some of the files blocks.
 struct NetworkFacts {
-  std::vector<std::string> fabric_devices;     // "mlx5_0"
+  std::vector<std::string> fabric_devices;     // devices of fabrics, such as "mlx5_0"
   std::vector<std::string> message_layers;     // layers loaded below an MPI: "UCX", "libfabric"
   std::vector<std::string> forced_to_sockets;  // settings that restrict these layers to sockets, "FI_PROVIDER=tcp"
 
@@ -32,7 +32,7 @@ struct Hops {
   int ranks = 1, nodes = 1;
   std::string_view inside;  // names of transports; empty if no rank has a neighbour there
   std::string_view between;
-  std::string interface;  // of connections between nodes
+  std::string interface;  // the interface of connections between nodes
   std::string mpi;        // the MPI library, if `between` is mpi
 };
 std::string describe_networks(const Hops& hops, const NetworkFacts& facts);

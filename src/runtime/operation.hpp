@@ -41,7 +41,7 @@ struct Start {
   // returns.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
-  Stream stream{};  // for device memory: the caller's stream; the result is ordered on it
+  Stream stream{};  // the caller's stream, for tensors in device memory; the result is ordered on it
 
   bool has_extras() const { return stream || on_done.tell != nullptr || !splits.empty(); }
 };
@@ -52,8 +52,8 @@ struct Submission {
   const void* input = nullptr;
   void* output = nullptr;
   std::int64_t first_dimension = 0;
-  HandleCell* handle = nullptr;  // null: other ranks submitted the op, and this rank has joined
-  std::uint32_t index = 0;       // its index among the operations of the handle
+  HandleCell* handle = nullptr;  // null if other ranks submitted the op and this rank has joined
+  std::uint32_t index = 0;       // index of the use among the operations of the handle
 };
 
 // Properties that only a few uses have.
@@ -70,9 +70,10 @@ struct Operation {
   NameEntry* entry = nullptr;
   Signature signature;
   std::uint64_t number = 0;        // unique in the table, never used again
-  std::int64_t count = 0;          // elements; elements per row if the number of rows may differ between ranks
+  std::int64_t count = 0;          // number of elements; elements per row if the number of rows may differ between
+                                   // ranks
   std::atomic<int> references{0};  // the last reference is given back under the table's lock
-  std::atomic<int> starts{0};      // of a transient operation: how many starts are left; each prepare() adds one
+  std::atomic<int> starts{0};      // number of starts that are left of a transient operation; each prepare() adds one
 
   // The engine calls this function when the operation is done, on all ranks at the same point of the schedule. It is
   // set before the operation is submitted.
@@ -84,12 +85,12 @@ struct Operation {
 
   // Only the engine uses these, while the operation is in flight:
   Submission submission;
-  Clock::time_point since;     // when it was submitted
+  Clock::time_point since;     // the time when the operation was submitted
   std::size_t place = 0;       // index in the engine's list of operations in flight
   std::uint64_t record = 0;    // the record of the log that made it part of a batch
-  bool arrived = false;        // has arrived at the entry's slot
-  bool scheduled = false;      // is part of a batch
-  bool precedes_join = false;  // was submitted before its rank joined
+  bool arrived = false;        // this rank has arrived at the entry's slot
+  bool scheduled = false;      // the operation is part of a batch
+  bool precedes_join = false;  // the operation was submitted before its rank joined
 };
 
 // The operations of one name, found by their signature.
@@ -131,9 +132,10 @@ class OperationTable {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;  // keys view NameEntry::name
+  // the keys are views of NameEntry::name
+  std::unordered_map<OpNameView, std::unique_ptr<NameEntry>, HashOfName> entries_;
   std::size_t size_ = 0;           // number of operations in all entries
-  std::uint64_t next_number_ = 1;  // 0 is the number of stand-ins
+  std::uint64_t next_number_ = 1;  // the number 0 belongs to stand-ins
 };
 
 }  // namespace hvd::runtime

@@ -20,7 +20,7 @@ inline constexpr const char* remove_set_name = "horovod.process_set.remove";
 struct ProcessSet {
   ProcessSetId id;
   int number = 0;
-  std::vector<Rank> ranks;  // ascending
+  std::vector<Rank> ranks;  // the ranks in ascending order
 };
 
 class ProcessSets {

@@ -43,11 +43,11 @@ class Runtime {
     Config config;
     std::shared_ptr<connections::NodePeers> peers;          // null for a single rank, and for ranks that are threads
     std::optional<connections::NetListener> net;            // this rank's endpoints; empty if the job has one node
-    std::shared_ptr<connections::ThreadHub> threads;        // set if the ranks are threads
+    std::shared_ptr<connections::ThreadHub> threads;        // set only if the ranks are threads
     std::shared_ptr<connections::MpiPeers> mpi;             // null if the ranks have no common MPI
-    std::vector<std::shared_ptr<devices::Device>> devices;  // in addition to those of the registry
-    std::vector<transport::Maker> transports;               // in addition to those of the registry
-    std::vector<Observer*> observers;                       // they must outlive the runtime
+    std::vector<std::shared_ptr<devices::Device>> devices;  // devices in addition to those of the registry
+    std::vector<transport::Maker> transports;               // transports in addition to those of the registry
+    std::vector<Observer*> observers;                       // observers from the start; they must outlive the runtime
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start; ascending, all different
   };
   // Collective over the world. Blocks until the links are made or the deadline has passed.
@@ -76,12 +76,12 @@ class Runtime {
   Result<Handles::Number> submit(std::span<const Start> starts);
   Handles& handles() { return handles_; }
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
-  // The calling thread has waited for the handle: what should_stop() goes by.
+  // Notes that the calling thread has waited for the handle. should_stop() uses this.
   void note_synchronised(const HandleCell& cell) {
     runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);
   }
-  // Whether the calling thread should leave its loop: true at the same step on all ranks of the set. `number` is the
-  // user's.
+  // Returns true if the calling thread should leave its loop. The answer is the same at the same step on all ranks of
+  // the set. `number` is the set's number as users know it.
   Result<bool> should_stop(int number);
   void wish_stop_point(StopCause cause, std::string reason) { engine_->wish_stop_point(cause, std::move(reason)); }
   const StopPoint* stop_point() const { return engine_->stop_point(); }
@@ -158,9 +158,9 @@ class Runtime {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;
-  std::mutex sets_mutex_;  // only one change of process sets at a time
+  std::mutex sets_mutex_;  // allows only one change of process sets at a time
   std::mutex shared_mutex_;
-  std::map<void*, Shared> shared_;  // by the address of this rank's part
+  std::map<void*, Shared> shared_;  // shared memory by the address of this rank's part
   int shared_calls_ = 0;            // a number for the names of these operations; equal on all ranks
 };
 

@@ -23,12 +23,12 @@ struct RecordStorage {
   std::vector<Rank> ranks;
 };
 
-// Why all ranks leave their loops.
+// The cause for which all ranks leave their loops.
 enum class StopCause : std::uint8_t {
-  program,     // it asked for it
-  warned,      // a signal that says that the end is near
-  terminated,  // a signal that else ends a process
-  time         // the scheduler's end of the job
+  program,     // the program asked for it
+  warned,      // a signal that announces the end of the job
+  terminated,  // a signal that would otherwise end the process
+  time         // the scheduler will end the job
 };
 
 // ---- from a rank to the coordinator
@@ -41,23 +41,24 @@ struct OpRequest {  // "I have submitted this op and know no slot for it"
   static OpRequest read(ByteReader& in, RecordStorage&);
 };
 struct JoinRequest {    // "I submit nothing more until all ranks have joined"
-  bool is_idle = true;  // nothing submitted before is under way; else a second request follows later
+  bool is_idle = true;  // true if no earlier operation of the rank is under way; if false, a second request follows
+                        // later
   void write(ByteWriter& out) const { out.put(is_idle); }
   static JoinRequest read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
 };
 struct ShutdownRequest {
-  std::string_view reason;  // empty if the program asked for it
+  std::string_view reason;  // the reason for the end; empty if the program asked for it
   void write(ByteWriter& out) const;
   static ShutdownRequest read(ByteReader& in, RecordStorage&);
 };
-struct PublishRequest {  // a value for the ranks of a set, while links are made
+struct PublishRequest {  // sends a value to the ranks of a set, while they make their links
   ProcessSetId set;
   std::string_view key;
   ConstBytes value;
   void write(ByteWriter& out) const;
   static PublishRequest read(ByteReader& in, RecordStorage&);
 };
-struct StallRequest {  // "I have waited long"; the coordinator's rank finds out for whom, and tells people
+struct StallRequest {  // "I have waited long". The coordinator finds out for which ranks, and reports it to people
   double waited_s = 0;
   Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
   OpNameView name;
@@ -65,13 +66,13 @@ struct StallRequest {  // "I have waited long"; the coordinator's rank finds out
   void write(ByteWriter& out) const;
   static StallRequest read(ByteReader& in, RecordStorage&);
 };
-struct StopPointRequest {  // "all should leave their loops soon"
+struct StopPointRequest {  // "all ranks should leave their loops soon"
   StopCause cause = StopCause::program;
   std::string_view reason;
   void write(ByteWriter& out) const;
   static StopPointRequest read(ByteReader& in, RecordStorage&);
 };
-struct HeededRequest {  // "the program here knows of the stop point": who never says so is named to people
+struct HeededRequest {  // "my program knows of the stop point". The ranks that never say so are named to people
   void write(ByteWriter&) const {}
   static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
 };
@@ -79,14 +80,15 @@ using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishReq
                              HeededRequest>;
 
 void encode(const Request& request, Buffer& out);
-Result<Request> decode_request(ConstBytes bytes);  // its views point into `bytes`
+Result<Request> decode_request(ConstBytes bytes);  // the views in the result point into `bytes`
 
 // ---- from the coordinator to everybody
 
 struct GiveRecord {  // this op has this slot from now on
   SlotId slot;
   OpNameView name;
-  Signature signature;  // for a joined rank that never submitted the op; if transient, the slot ends with its batch
+  Signature signature;  // signature for a joined rank that never submitted the op; if it is transient, the slot ends
+                        // with its batch
   void write(ByteWriter& out) const;
   static GiveRecord read(ByteReader& in, RecordStorage&);
 };

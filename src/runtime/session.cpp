@@ -124,9 +124,9 @@ Result<std::unique_ptr<Runtime>> Session::start_with_all(const Environment& envi
   std::vector<int> all(static_cast<std::size_t>((*runtime)->world().size()));
   std::iota(all.begin(), all.end(), 0);
   if (ranks == all) return runtime;
-  return Error(ErrorCode::invalid_argument, "init(comm=...) names other ranks than the " + std::to_string(all.size()) +
-                                                " of this job; a part of them can only be had with MPI (" +
-                                                why_no_mpi.message + "): launch that many processes instead");
+  return Error(ErrorCode::invalid_argument, "init(comm=...) must name all " + std::to_string(all.size()) +
+                                                " ranks of this job, because a job of some ranks needs MPI (" +
+                                                why_no_mpi.message + "): launch as many processes as you need");
 }
 
 namespace {

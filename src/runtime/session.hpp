@@ -54,17 +54,17 @@ class Session {
   Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
                                         StaticSets& sets, Deadline deadline);
 
-  std::vector<bootstrap::Notice> notices_;  // about the choice of the bootstrap
+  std::vector<bootstrap::Notice> notices_;  // notices about the choice of the bootstrap
   std::optional<bootstrap::Chosen> chosen_;
   std::vector<std::string> unheard_;  // warnings about the configuration, which rank 0 reports
   bool warned_ = false;
   std::uint32_t epoch_ = 0;
 };
 
-// The environment of this process, completed by the files of the site and of the user. A faulty file adds nothing here:
-// the start of a runtime tells.
+// Returns the environment of this process with the values from the files of the site and of the user. A faulty file
+// adds nothing here; the start of a runtime reports it.
 Environment environment_with_files();
-// The value of every setting in this process, and where it comes from. Fails on a faulty file.
+// Returns the value of every setting in this process, and its source. Fails if a file is faulty.
 Result<std::vector<Setting>> settings_of_this_process();
 
 }  // namespace hvd::runtime

@@ -31,7 +31,7 @@ bool are_equal(double a, double b) {
 
 bool shapes_agree(const Signature& a, const Signature& b) {
   if (a.row().agreed != VerbRow::Agreed::all_but_first) return a.shape == b.shape;
-  if (a.shape.empty() || b.shape.empty()) return false;  // or both: nothing to gather along
+  if (a.shape.empty() || b.shape.empty()) return false;  // without a dimension there is nothing to gather along
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 

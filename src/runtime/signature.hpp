@@ -21,13 +21,14 @@ struct Signature {
   Rank root;
   DeviceKind device = DeviceKind::host;
   bool transient = false;           // the name will not be used again
-  std::uint64_t group = 0;          // the group that may share a batch, if groups do not mix; may differ between ranks
-  std::vector<std::int64_t> shape;  // of the input; some verbs let the first dimension differ
+  std::uint64_t group = 0;          // if groups must not mix: the group whose operations may share a batch; may differ
+                                    // between ranks
+  std::vector<std::int64_t> shape;  // shape of the input; some verbs allow another first dimension on each rank
 
   friend bool operator==(const Signature&, const Signature&) = default;
 
   const VerbRow& row() const { return row_of(verb); }
-  std::int64_t count() const;  // elements; elements per row if the first dimension may differ between ranks
+  std::int64_t count() const;  // number of elements; elements per row if the first dimension may differ between ranks
   // Returns the bytes of `times` times count() elements. Returns nothing if the number does not fit into 64 bits.
   std::optional<std::int64_t> bytes(std::int64_t times) const;
   std::string shape_text() const;

@@ -21,8 +21,8 @@ char state_of(const World& world, Rank rank) {
 // The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
 
-// A look that is late by more than this, and by more than half of the planned pause, is that of a process that was
-// stopped. A busy machine delays looks by less.
+// If a look is late by more than this, and by more than half of the planned pause, this process was stopped meanwhile.
+// A busy machine delays looks by less.
 constexpr Clock::duration usual_delay = std::chrono::seconds(1);
 
 // Returns the words for a state that explains why a process does not answer.

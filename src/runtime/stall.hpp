@@ -35,9 +35,10 @@ class StallWatch {
   std::chrono::nanoseconds until_due(Clock::time_point now) const;
   bool is_due(Clock::time_point now) const { return next_look_ && now >= *next_look_; }
   enum class Verdict : std::uint8_t { fine, report, end };
-  // `since` is the time at which the operation that has waited longest began; empty if none is in flight.
+  // `since` is the time at which the operation began that has waited longest; empty if none is in flight.
   Verdict look(std::optional<Clock::time_point> since, Clock::time_point now);
-  // How long what began at `since` has waited, without the time before this process was continued.
+  // Returns how long an operation that began at `since` has waited. The time in which this process was stopped is not
+  // counted.
   Clock::duration waited(Clock::time_point since, Clock::time_point now) const {
     return now - std::max(since, continued_);
   }
@@ -45,7 +46,7 @@ class StallWatch {
  private:
   void plan_look(Clock::time_point since, Clock::time_point now);
 
-  Clock::duration check_{}, shutdown_{};  // zero: switched off
+  Clock::duration check_{}, shutdown_{};  // limits of time; zero: switched off
   Clock::duration pause_{};               // the longest time between two looks
   Clock::time_point continued_{};
   std::optional<Clock::time_point> next_look_, reported_;
@@ -62,7 +63,7 @@ std::string what_it_does(const World& world, Rank rank);
 // state of the process.
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final);
 
-// Names the ranks that have not left their loops, so long after all were to.
+// Returns the text about ranks that have not left their loops, this long after all ranks had to leave them.
 std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);
 
 }  // namespace hvd::runtime

@@ -34,7 +34,8 @@ std::string describe_start(const World& world, const StartTimes& times) {
   if (times.launched_at) text += "launch " + seconds(last_fork->forked_at_s - *times.launched_at) + ", ";
   text += "imports " + seconds(imports_of(*slowest));
   if (all.size() > 1) text += " (slowest: rank " + std::to_string(slowest - all.begin()) + " on " + slowest->host + ")";
-  // Who came first has waited for the others, which belongs to their imports.
+  // The time until the last rank called init is not part of the bootstrap: earlier ranks only waited for the imports of
+  // the last one.
   text += ", bootstrap " + seconds(times.met_at - std::min(last_call, times.met_at));
   text += ", MPI " + (times.mpi_took ? seconds(mpi) : std::string("–"));
   return text + ", links " + seconds(times.done_at - times.met_at - mpi) + ", NCCL –";

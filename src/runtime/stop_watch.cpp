@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A limit that somebody changes is noticed within this time.
+// The scheduler's limit is read again after this time, because somebody may change it.
 constexpr Clock::duration longest_between_looks = 30min, shortest_between_looks = 1s;
 
 void raise_to(std::atomic<Clock::rep>& value, Clock::rep other) {
@@ -30,7 +30,8 @@ void Lead::wrote_for(Clock::duration write) {
   raise_to(longest_write_, write.count());
 }
 
-// A single long one (an evaluation, a first step that compiles) counts less and less.
+// The estimate of a step decreases slowly. So a single long step (an evaluation, a first step that compiles) counts
+// less and less.
 void Lead::asked(Clock::time_point now) {
   const Ticks at = now.time_since_epoch().count();
   const Ticks before = last_.exchange(at, std::memory_order_relaxed);
@@ -49,7 +50,7 @@ std::optional<Clock::duration> EndOfJob::look(Clock::time_point now) {
   if (!is_first && !end_) return std::nullopt;
   auto told = time_left_(!is_first);
   if (told) end_ = now + *told;
-  if (!end_) {  // there is no end
+  if (!end_) {  // true if the job has no end
     next_look_.reset();
     return std::nullopt;
   }
@@ -58,10 +59,11 @@ std::optional<Clock::duration> EndOfJob::look(Clock::time_point now) {
   whole_ = std::max(whole_, left);
   const Clock::duration until_due = left - lead_.of(whole_);
   if (until_due <= Clock::duration::zero()) {
-    next_look_ = now + longest_between_looks;  // the wish is known; only a runtime of later may want to hear it again
+    next_look_ = now + longest_between_looks;  // the ranks were told already; later looks serve only runtimes that
+                                               // start later
     return left;
   }
-  // The lead may grow meanwhile, as checkpoints and steps take longer.
+  // The lead may grow while this thread sleeps, because checkpoints and steps may take longer.
   next_look_ =
       now + std::min(std::max(until_due / 2, std::min(shortest_between_looks, until_due)), longest_between_looks);
   return std::nullopt;

@@ -1,13 +1,15 @@
 #pragma once
-// Why all ranks should leave their loops: signals that this process got, and the end of the job that the scheduler has
-// set. The wishes go to the runtimes of the process, which agree with the other ranks on the step.
+// Notices why all ranks should leave their loops: a signal that this process got, or the end of the job that the
+// scheduler has set. It tells the runtimes of the process, and they agree with the other ranks on the step.
 //
-//  1. Signals are caught from the first start() on, and stay caught; who listens is told, also who comes later.
-//  2. Where there is rank 0, the time is watched. It is time once what is left of the job is less than the lead: one
-//     and a half times the longest write of a checkpoint so far, two steps, and the margin; never more than half of
-//     what the job had when the watch began. Before that counts, the scheduler is asked once more, since a job that was
-//     suspended, or whose limit was changed, has more time than it was told at its start.
-//  3. Spans are measured by the clock that does not jump; the clock of the day is used by the scheduler's words alone.
+//  1. From the first start() on, signals are caught until the process ends. All listeners are told of a signal, also
+//     those that are added later.
+//  2. In the process of rank 0 the remaining time is watched. All ranks should leave when less time is left than the
+//     lead. The lead is one and a half times the longest write of a checkpoint so far, plus two steps, plus the margin.
+//     It is never more than half of the time that the job had when the watch began. Before it acts, the watch asks the
+//     scheduler once more, because a job that was suspended, or whose limit was changed, has more time than it was told
+//     at its start.
+//  3. Spans of time are measured by the steady clock. The clock of the day is used only to read the scheduler's answer.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -24,14 +26,15 @@
 
 namespace hvd::runtime {
 
-// How long before the end all have to stop. A pure computation; any thread, no locks.
+// Computes the lead: how long before the job's end all ranks have to stop. A pure computation without locks; may be
+// used by any thread.
 class Lead {
  public:
   explicit Lead(Clock::duration margin) : margin_(margin) {}
   void wrote_for(Clock::duration write);
-  // should_stop() was called: what lies between two calls is a step.
+  // should_stop() was called at this time. The time between two calls is a step.
   void asked(Clock::time_point now);
-  Clock::duration of(Clock::duration whole) const;  // `whole`: what the job had when the watch began
+  Clock::duration of(Clock::duration whole) const;  // `whole` is the time that the job had when the watch began.
 
  private:
   using Ticks = Clock::rep;
@@ -39,16 +42,18 @@ class Lead {
   std::atomic<Ticks> longest_write_{0}, step_{0}, last_{0};
 };
 
-// When the time is up, and when to look at it again. No threads, and no clock but what is handed in.
+// Decides when all ranks have to stop, and when to check the time again. It has no threads, and its only clock is the
+// one that is passed in.
 class EndOfJob {
  public:
-  // What is left by the scheduler's word; nothing: it does not tell. `anew`: not what the job was told at its start.
+  // Returns the time that is left according to the scheduler; nothing if the scheduler does not tell. With `anew` the
+  // scheduler is asked again, and the values from the job's start are not used.
   using TimeLeft = std::function<std::optional<std::chrono::seconds>(bool anew)>;
   EndOfJob(TimeLeft time_left, const Lead& lead) : time_left_(std::move(time_left)), lead_(lead) {}
 
-  // The time that is left, if it is time to stop.
+  // Returns the time that is left if the ranks have to stop now; otherwise nothing.
   std::optional<Clock::duration> look(Clock::time_point now);
-  // Nothing: there is no end.
+  // Returns the time of the next check; nothing if the job has no end.
   std::optional<Clock::time_point> next_look() const { return next_look_; }
 
  private:
@@ -64,18 +69,19 @@ class StopWatch {
   struct Settings {
     std::vector<int> signals;
     Clock::duration margin{};
-    EndOfJob::TimeLeft time_left;  // null: the time is not watched
+    EndOfJob::TimeLeft time_left;  // null if the time is not watched
   };
   using Wish = std::function<void(StopCause cause, const std::string& reason)>;
   explicit StopWatch(Settings settings) : settings_(std::move(settings)), lead_(settings_.margin) {}
-  // The process's; its thread ends with the process.
+  // There is one for the process. Its thread runs until the process ends.
   StopWatch(const StopWatch&) = delete;
 
-  // Local. The wish is told at once if there is one already. `owner` names the listener for remove().
+  // A local call. If there is a reason to stop already, the listener is told at once. `owner` names the listener for
+  // remove().
   void add(const void* owner, bool has_rank_0, Wish wish);
   void remove(const void* owner);
-  // From now on signals are caught and the time is watched. Again: nothing happens. `left`: signals that the program
-  // keeps for itself.
+  // Begins to catch signals and to watch the time. A second call does nothing. `left` gets the signals that are not
+  // caught, because the program handles them itself.
   Status start(std::vector<int>& left);
   Lead& lead() { return lead_; }
 
@@ -90,7 +96,7 @@ class StopWatch {
 
   const Settings settings_;
   Lead lead_;
-  std::mutex mutex_;  // guards the rest
+  std::mutex mutex_;  // guards the members below
   std::vector<Listener> listeners_;
   std::optional<std::pair<StopCause, std::string>> wish_;
   bool has_started_ = false;

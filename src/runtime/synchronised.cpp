@@ -12,7 +12,7 @@ struct Reached {
   std::uint64_t record;
 };
 
-// A thread that has seen more runtimes and sets than this has left the oldest ones long ago.
+// The limit of the list. A thread that has used more runtimes and sets than this uses the oldest ones no longer.
 constexpr std::size_t most_entries = 64;
 
 std::vector<Reached>& of_this_thread() {

@@ -1,14 +1,16 @@
 #pragma once
-// How far in the log the operations reach that a thread has waited for, by runtime and process set. The same on all
-// ranks at the same place of a program, since they wait for the same operations there.
+// Remembers for the calling thread, by runtime and process set, the last record of the log for which it has waited. At
+// the same place of a program the value is equal on all ranks, because they wait for the same operations there.
 #include <cstdint>
 
 #include "base/ids.hpp"
 
 namespace hvd::runtime {
 
-// Of the calling thread. `runtime` is Handles::runtime(). Allocates the first time only.
+// These functions concern the calling thread. `runtime` is Handles::runtime(). Only the first call of a thread
+// allocates memory.
 void note_synchronised(std::uint32_t runtime, ProcessSetId set, std::uint64_t record);
-std::uint64_t synchronised(std::uint32_t runtime, ProcessSetId set);  // 0: nothing yet
+// returns 0 if the thread has waited for nothing yet
+std::uint64_t synchronised(std::uint32_t runtime, ProcessSetId set);
 
 }  // namespace hvd::runtime

@@ -38,7 +38,7 @@ class TeamMaker {
   transport::Transport* find(const Group& group, DeviceKind kind, bool regions) const;
 
  private:
-  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // in order of preference
+  using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // the transports in the order of preference
   TeamMaker() = default;
   static Transports make_transports(const transport::Surroundings& surroundings,
                                     std::span<const transport::Maker> others);
@@ -105,7 +105,7 @@ class Teams {
   LogExchange exchange_;
   const topology::Layout layout_;
   collectives::Team host_, node_, rail_;
-  collectives::Team all_;  // from device to device, if a transport carries that
+  collectives::Team all_;  // the team for transfers from device to device, if a transport carries them
   std::vector<Connection> connections_;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;
   std::size_t next_ = 0;  // index of the connection to be made next

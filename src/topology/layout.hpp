@@ -21,12 +21,12 @@ struct Layout {
   Group world;    // the ranks that the layout is about, in the order given
   Group node;     // the ranks on this node
   Group leaders;  // the lowest rank of every node, by node; this rank has a seat if it is one of them
-  Group rail;     // empty, and without a seat for this rank, if its local rank is not below `rails`
+  Group rail;     // empty, without a seat for this rank, if the local rank is not below `rails`
   Group cross;
 
-  std::vector<std::int32_t> node_of;  // by seat of `world`: the number of the seat's node
+  std::vector<std::int32_t> node_of;  // for each seat of `world`: the number of its node
   int nodes = 0;
-  int my_node = 0;       // number of my node
+  int my_node = 0;       // number of this rank's node
   int rails = 0;         // number of ranks on the smallest node
   int largest_node = 0;  // number of ranks on the largest node
 

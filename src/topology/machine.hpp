@@ -22,7 +22,7 @@ struct Package {
 struct NumaNode {
   int os_index = -1;
   int package = -1;
-  CpuMask cpus;  // empty: memory without processors, for example that of a GPU
+  CpuMask cpus;  // processors of the NUMA node; empty: memory without processors, for example that of a GPU
   std::int64_t memory_bytes = 0;
 };
 
@@ -42,22 +42,22 @@ struct Core {
 struct PciDevice {
   enum class Kind : std::uint8_t { gpu, network };
   Kind kind = Kind::gpu;
-  std::string bus_id;  // "0004:04:00.0", lower case
+  std::string bus_id;  // PCI address in lower case, "0004:04:00.0"
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
   CpuMask near;                    // all processors of the machine if nothing more precise is known
   int numa_node = -1;              // the first NUMA node near to it
-  std::vector<std::string> names;  // "mlx5_0", "hsn0"
+  std::vector<std::string> names;  // names that the system uses, "mlx5_0", "hsn0"
 };
 
 struct Machine {
-  std::string source;            // "hwloc 2.9.0", "/sys", a file name; for reports
+  std::string source;            // where the facts come from, for reports: "hwloc 2.9.0", "/sys", a file name
   bool is_this_machine = false;  // false: imported from a file, so processes must not be bound by it
   CpuMask cpus;                  // the processors that processes are allowed to use here
   std::vector<Package> packages;
   std::vector<NumaNode> numa_nodes;
   std::vector<Cache> caches;  // data caches, from level 2 on
-  std::vector<Core> cores;    // ordered by package, NUMA node and cache
+  std::vector<Core> cores;    // the cores, ordered by package, NUMA node and cache
   std::vector<PciDevice> devices;
 
   // Finds a device by its PCI bus id as CUDA, NVML or lspci write it ("0000:17:00.0", "00000000:17:00.0", "17:00.0";

@@ -33,7 +33,7 @@ CpuMask list_in(const std::string& path) {
   return mask ? *mask : CpuMask();
 }
 
-std::int64_t bytes_in(std::string_view size) {  // "32768K"
+std::int64_t bytes_in(std::string_view size) {  // reads a size such as "32768K"
   std::int64_t number = take_number<std::int64_t>(size).value_or(0);
   char unit = size.empty() ? ' ' : size.front();
   return number << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);

@@ -19,7 +19,7 @@ struct PinningRequest {
 };
 
 struct Pinning {
-  std::vector<CpuMask> masks;  // by local rank; never empty, always inside `allowed`
+  std::vector<CpuMask> masks;  // the processors of each local rank; never empty, always inside `allowed`
   bool shared = false;         // there are fewer cores than ranks, so some ranks share a core
   bool gpu_local = false;      // every rank that has a GPU is near to it
 };

@@ -76,8 +76,8 @@ class InprocLink final : public Link {
   struct Operation {
     Kind kind = Kind::none;
     Seat peer;
-    Bytes into;                             // of a recv
-    connections::ThreadHub::Letter letter;  // of a send; a recv uses only its channel
+    Bytes into;                             // used by a receive
+    connections::ThreadHub::Letter letter;  // used by a send; of it a receive uses only the channel
   };
 
   std::uint32_t new_ticket() {
@@ -144,7 +144,7 @@ class InprocLink final : public Link {
   const Group group_;
   const std::string name_;
   const std::shared_ptr<connections::ThreadHub::Line> line_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // by ticket
+  std::vector<std::unique_ptr<Operation>> operations_;  // the operation of each ticket
   std::vector<std::uint32_t> free_tickets_;
   Error failure_{ErrorCode::shut_down, "the link was closed"};
   bool aborted_ = false;
@@ -153,7 +153,10 @@ class InprocLink final : public Link {
 class InprocConnecting final : public Connecting {
  public:
   explicit InprocConnecting(std::unique_ptr<Link> link) : link_(std::move(link)) {}
-  Progress step() override { return Progress::done; }  // mailboxes keep letters, so no rank must be met
+  Progress step() override {
+    return Progress::done;
+  }  // the mailboxes keep letters until they are taken, so no rank
+     // has to be there
   std::unique_ptr<Link> take() override { return std::move(link_); }
   const Error& failure() const override { panic("connecting over inproc cannot fail"); }
 

@@ -24,7 +24,8 @@ namespace hvd::transport {
 struct Surroundings {
   const World* world = nullptr;
   const Config* config = nullptr;
-  posix::WaitWord* wake = nullptr;  // of this rank's engine; posted by everybody that delivers something to the rank
+  posix::WaitWord* wake = nullptr;  // the wait word of this rank's engine; it is posted when something is delivered to
+                                    // the rank
   // Returns the mapped wait word of any rank of this node, including this one. Null for a rank without a wait word.
   std::function<posix::WaitWord*(Rank)> wake_of;
   // True if this process has called register_asymmetric_barrier() successfully. It may then wake others without a
@@ -114,8 +115,8 @@ class Link {
   // Called before every sleep. Returns true while something is under way whose end does not post the wake word (MPI
   // cannot post it). The engine then only takes naps. The call also moves the link's operations forward.
   virtual bool needs_polling() noexcept { return false; }
-  // Returns true while something moves only when the engine looks, and has moved a moment ago. Looking on is then
-  // better than a nap, because nothing moves during a nap.
+  // Returns true while messages move only when the engine looks, and something has moved a moment ago. The engine then
+  // looks again instead of taking a nap, because nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
   // All pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
@@ -126,8 +127,8 @@ class Connecting {
  public:
   virtual ~Connecting() = default;
   virtual Progress step() = 0;
-  virtual std::unique_ptr<Link> take() = 0;  // after done
-  virtual const Error& failure() const = 0;  // after failed
+  virtual std::unique_ptr<Link> take() = 0;  // call it after step() returned done
+  virtual const Error& failure() const = 0;  // call it after step() returned failed
 };
 
 // Exchanges small values between the ranks of a group while a link is made. Never blocks.

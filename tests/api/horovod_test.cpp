@@ -204,7 +204,7 @@ TEST(Api, calls_back_when_an_operation_is_over_where_nobody_may_wait) {
     auto& it = *static_cast<Heard*>(context);
     ++it.calls;
     it.status = status;
-    hvd_stop(it.runtime);  // is refused: hvd_stop would have to end this very thread
+    hvd_stop(it.runtime);  // this call is refused: hvd_stop would have to end the very thread that calls it
     int id = 0, rank = 0;
     it.wait = hvd_add_process_set(it.runtime, &rank, 1, &id);
   };

@@ -53,7 +53,8 @@ TEST(LocalStore, hands_the_cards_of_all_to_everybody) {
     auto client = store.join(rank, size);
     ASSERT_NE(client, nullptr);
     for (int round = 0; round < 20; ++round) {
-      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));  // too long for one piece
+      // a text that is too long for one piece
+      std::string large(round == 7 ? 60000 : 3, static_cast<char>('a' + rank));
       auto cards =
           client->exchange("round " + std::to_string(round), {"the same", std::to_string(rank), large, ""}, soon());
       ASSERT_TRUE(cards) << cards.error().message;
@@ -183,7 +184,8 @@ TEST(LocalStore, tells_the_launcher_of_an_abort) {
   StoreThread store(2);
   auto client = store.join(1, 2);
   client->abort("the loss is not a number");
-  ASSERT_TRUE(client->put("after", {}, soon()));  // its answer shows that the abort was handled
+  ASSERT_TRUE(client->put("after", {}, soon()));  // the answer shows that the store has handled the abort, which was
+                                                  // sent before
   EXPECT_EQ(store.aborts(), std::vector<std::string>{"1: the loss is not a number"});
 }
 

@@ -147,7 +147,7 @@ TEST(Selection, follows_the_order_of_preference) {
   struct Row {
     const char* pmix;
     const char* environment;
-    const char* chosen;  // null: none
+    const char* chosen;  // the bootstrap that must be chosen; null: none
     std::size_t notices;
   };
   for (const Row& row :

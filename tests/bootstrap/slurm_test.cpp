@@ -21,8 +21,8 @@ struct SlurmFolder : testing::InOwnFolder {
   // A rank, the ranks of its node in order, and additional variables of its environment.
   struct Task {
     int rank = 0;
-    std::string node;  // SLURM_GTIDS
-    int place = 0;     // SLURM_LOCALID
+    std::string node;  // the value of SLURM_GTIDS
+    int place = 0;     // the value of SLURM_LOCALID
     std::vector<std::pair<std::string, std::string>> besides{};
   };
   static std::vector<Task> one_task_a_node() {

@@ -37,7 +37,7 @@ TEST_F(GenerationsOfAFolder, begin_with_the_one_that_was_written_last) {
   save("step-000000000010.h5", 10);
   save("step-000000000020.h5", 20);
   EXPECT_EQ(newest(), 20);
-  save("step-000000000005.h5", 5);  // the run began again at a lower step
+  save("step-000000000005.h5", 5);  // the training began again at a lower step
   EXPECT_EQ(newest(), 5);
   EXPECT_TRUE(told_.empty()) << told_;
 }

@@ -56,7 +56,7 @@ class SavingJob(ClusterJob):
 
 class KillTest(EndTest):
     def start(self, what):
-        """Starts a job that does so; see checkpoint_rank."""
+        """Starts a job that saves step after step; see checkpoint_rank."""
         raise NotImplementedError
 
     def setUp(self):
@@ -72,7 +72,7 @@ class KillTest(EndTest):
         return [int(step) for step in re.findall(f"^{what} ([0-9]+)$", self.notes.read_text(), re.MULTILINE)]
 
     def wait_for_saves(self, job, count):
-        """Waits until the job has saved so often. Returns the seconds from one save to the next."""
+        """Waits until the job has saved this many times. Returns the seconds from one save to the next."""
         newest, seen, limit = max(self.steps("saved"), default=0), [], time.monotonic() + LIMIT_SECONDS
         while len(seen) < count:
             self.assertIsNone(job.front.poll(), "the job ended by itself")
@@ -85,7 +85,7 @@ class KillTest(EndTest):
         return (seen[-1] - seen[0]) / max(1, count - 1)
 
     def prepare_harm(self, job, draw, harm):
-        """Returns the function that does it, at once."""
+        """Returns the function that kills this victim at once."""
         if harm.startswith("node "):
             return lambda: nodes("kill", harm[5:])
         ranks, ours = job.ranks(), agents()
@@ -110,7 +110,7 @@ class KillTest(EndTest):
         return newest
 
     def go_on(self, what, newest):
-        """Starts a job, which has to go on from that step."""
+        """Starts a job, which must go on from that step."""
         count = len(self.steps("from"))
         job = self.start(what)
         limit = time.monotonic() + LIMIT_SECONDS
@@ -125,7 +125,7 @@ class KillTest(EndTest):
         return job
 
     def kill_often(self, wait_for_moment, moments=("",)):
-        """`wait_for_moment(job, draw, seconds, moment)` returns at a moment of a write; a save takes `seconds`."""
+        """`wait_for_moment(job, draw, seconds, moment)` returns at this moment of a write; a save takes `seconds`."""
         draw = random.Random(SEED)
         newest, counts = 0, collections.Counter()
         for number in range(ROUNDS):
@@ -159,7 +159,7 @@ def names(folder):
 
 
 class Moment:
-    """Phases of a write, as one sees them in the folder of the checkpoints."""
+    """Waits for phases of a write, which can be recognised by the files in the folder of the checkpoints."""
 
     def __init__(self, run):
         self.names = names(run)
@@ -192,7 +192,7 @@ class Kills(KillTest):
         return SavingJob((RANK,), self.folder / "run", self.notes, what)
 
     def test_whatever_is_killed_the_next_job_goes_on(self):
-        # anywhere within a save
+        # any time within a save
         self.kill_often(lambda job, draw, seconds, moment: time.sleep(draw.random() * 1.5 * seconds))
 
 

@@ -37,7 +37,7 @@ while mode != "once":
         for parameter in model.parameters():
             parameter.fill_(value_of(step))
     hvd.allreduce(torch.ones(1000), name="gradients")
-    checkpointer.save(step)  # returns when the one before is safe, and this one has been copied
+    checkpointer.save(step)  # returns when the previous checkpoint is safe and the state of this one was copied
     if step - 1 > (checkpointer.restored_step or 0):
         note("saved", step - 1)
 checkpointer.close()

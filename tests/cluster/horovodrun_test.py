@@ -78,7 +78,7 @@ class Hosts(RefusalTest):
         self.assertIn("the host n9 cannot be used: it cannot be reached (ssh: Could not resolve hostname",
                       self.refused("n2:1,n9:1"))
         self.assertIn("n2 is named twice", self.refused("n2:1,n2:1"))
-        self.assertIn("n2 and 10.77.0.2 are one and the same", self.refused("n2:1,10.77.0.2:1"))
+        self.assertIn("n2 and 10.77.0.2 are the same machine", self.refused("n2:1,10.77.0.2:1"))
         self.assertIn("more ranks than the hosts have slots", self.refused("n1:1,n2:1", 3))
         self.assertIn("the host n2 cannot be used: the program /no/horovodrun cannot be executed there",
                       self.refused("n1:1,n2:1", HOROVOD_REMOTE_PROGRAM="/no/horovodrun"))

@@ -107,7 +107,7 @@ class Loops(EndTest):
         job.wait_for_phase()
         if draw.random() < 0.5:
             job.go_on()
-        time.sleep(draw.random() * (0.6 if job.phase == "start" else 0.1))  # any moment of the phase
+        time.sleep(draw.random() * (0.6 if job.phase == "start" else 0.1))  # the harm comes at any moment of the phase
         named = self.harm(job, draw, harm, victim)
         job.go_on()
         code = job.finish()
@@ -124,7 +124,7 @@ class Loops(EndTest):
             ranks = {number: pid for number, pid in job.ranks().items() if HOSTS[number] == victim}
             if not ranks:
                 for pid in self.launcher(job):
-                    kill(pid, signal.SIGTERM)  # no rank has started yet
+                    kill(pid, signal.SIGTERM)  # only the launcher can be harmed, because no rank has started yet
                 return None
             number = draw.choice(sorted(ranks))
             kill(ranks[number])

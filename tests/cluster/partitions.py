@@ -79,7 +79,7 @@ class Partitions(unittest.TestCase):
 
     def one(self, job, phase, harm, victim, delay_s):
         job.wait_for_all("ready")
-        time.sleep(delay_s)  # any moment within a collective
+        time.sleep(delay_s)  # the moment is anywhere within a collective
         nodes(harm, victim)
         if phase == "shutdown":
             (job.folder / "go").touch()

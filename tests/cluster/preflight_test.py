@@ -20,7 +20,7 @@ SICK = "n3"
 ONE_EACH = ("-np", "4", "-H", "n1:1,n2:1,n3:1,n4:1")
 TWO_EACH = ("-np", "6", "-H", "n1:2,n2:2,n3:2")
 
-# Loaded before other libraries: a clock that is five seconds ahead.
+# This library is loaded before others. It makes the clock appear five seconds ahead.
 CLOCK = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -49,7 +49,8 @@ class Preflight(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def at_probes_of_sick(self, script):
-        """The path of a horovodrun that does this first, in the shell that becomes a probe of n3."""
+        """Returns the path of a horovodrun that first runs these commands, in the shell that then becomes a probe of
+        n3."""
         path = os.path.join(self.folder, "horovodrun")
         with open(path, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/bash\nprogram={HOROVODRUN}\nif [ "$1" = --as-probe-of-a-rank ]; then\n'
@@ -77,7 +78,8 @@ class Preflight(unittest.TestCase):
         return told
 
     def found(self, *arguments, hosts=ONE_EACH, script=None, **environment):
-        """The findings (check, severity, host, found) of a run with this fault, which took less than half a minute."""
+        """Returns the findings (check, severity, host, found) of a run with this fault. The run must take less than
+        half a minute."""
         if script is not None:
             environment["HOROVOD_REMOTE_PROGRAM"] = self.at_probes_of_sick(script)
         told = self.run_it(HOROVODRUN, *hosts, "--preflight=json", *arguments, **environment)
@@ -88,7 +90,8 @@ class Preflight(unittest.TestCase):
         return all_found
 
     def assert_named(self, found, check, words="", severity="fault", besides=""):
-        """The check has this finding about n3, and no other node has a fault (but of the check `besides`)."""
+        """Asserts that the check has this finding about n3, and that no other node has a fault (except of the check
+        `besides`)."""
         self.assertTrue(any(one[:3] == (check, severity, SICK) and words in one[3] for one in found), found)
         at_fault = {host for name, kind, host, _ in found if kind == "fault" and name != besides}
         self.assertEqual(at_fault - {SICK, ""}, set(), found)

@@ -185,7 +185,7 @@ class InJobsOfStandIns(SchedulersTest):
     def test_a_host_that_pbsdsh_does_not_lead_to_is_named(self):
         text = self.check(*self.PBSDSH, HOROVODRUN, "true", HOME=self.folder, HOROVOD_REMOTE_PROGRAM="/no/horovodrun",
                           code=1)
-        self.assertRegex(text, "the host n2 cannot be used: .*no agent has called")
+        self.assertRegex(text, "the host n2 cannot be used: .*before an agent connected")
 
     def test_flux(self):
         self.check(("flux",), ("flux", "batch", "-N", "2"), HOROVODRUN, "-np", "3", RANK, "pmi", "2", "n1,n1,n2")

@@ -18,7 +18,7 @@ DOCS = os.path.join(HERE, "..", "..", "docs", "launching.md")
 ALL = ("n1", "n2", "n3")
 THREE = ("-np", "4", "-H", "n1:1,n2:2,n3:1")
 PLACE = "/tmp/horovod-environments-0"
-# What the ranks run: it says where its environment lies. The other file makes the archive longer than a block.
+# The program of the ranks: it prints where its environment is. The other file makes the archive longer than a block.
 TOOL = "#!/bin/sh\necho $(hostname) $VIRTUAL_ENV$CONDA_PREFIX\n"
 FILLER_MEBIBYTES = 3
 REPAIR = '#!/bin/sh\necho repaired > "$(dirname "$0")/../repaired"\n'
@@ -63,7 +63,7 @@ class Staging(unittest.TestCase):
         return run(*before, HOROVODRUN, *(flags or THREE), "--stage", archive, *command, **environment)
 
     def check(self, result, expected):
-        """The ranks ran on these nodes, in an environment that lies there."""
+        """Asserts that the ranks ran on these nodes, in an environment that is unpacked on the node."""
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         said = sorted(re.findall(r"^\[(\d)\]<stdout>:(\w+) (.*)$", result.stdout, re.M))
         self.assertEqual([(int(rank), node) for rank, node, _ in said], list(enumerate(expected)), result.stdout)
@@ -85,7 +85,7 @@ class Staging(unittest.TestCase):
         self.check(again, self.FOUR)
         self.assertIn("brought to 1 of 3 nodes", again.stderr)
         self.assertEqual({tuple(self.staged_on(node)) for node in ALL}, {tuple(self.staged_on("n1"))})
-        on("n1", f"touch {archive}")  # it has to be read again, and is the same
+        on("n1", f"touch {archive}")  # the archive has to be read again, although its content is the same
         self.check(self.stage(archive), self.FOUR)
         self.assertEqual(len(self.staged_on("n3")), 1)
         self.check(self.stage(archive, *THREE, "--stage-remove"), self.FOUR)

@@ -80,7 +80,8 @@ class JobsThatGoOn(unittest.TestCase):
         return folder
 
     def run_job(self, folder, is_time_to_warn=lambda: False):
-        """Returns the number of starts. At that time the first one gets the signal that --signal=B:USR1 would send."""
+        """Returns the number of starts. At this time the first start gets the signal that --signal=B:USR1 would send.
+        """
         job = on_login("sbatch", "--parsable", "--chdir", folder, os.path.join(folder, "script"), **ENVIRONMENT,
                        HOROVOD_SHARED_DIR=folder).strip()
         self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
@@ -139,7 +140,8 @@ class JobsThatGoOn(unittest.TestCase):
             "exit $status"]), 10, warns=True)
 
     def check_example(self, name, warned_after, saved, *command):
-        """The example in the script that `horovodrun --jobscript` writes for it, uninterrupted and warned once."""
+        """Compares two jobs of the example, in the script that `horovodrun --jobscript` writes: one is not
+        interrupted, the other gets one warning."""
         script = subprocess.run([HOROVODRUN, "--jobscript", "slurm", "--nodes", "2", "--ranks-per-node", "1",
                                  "--cpus-per-rank", "1", "--time", "11m", "--requeue", "--", *command],
                                 stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -154,7 +156,7 @@ class JobsThatGoOn(unittest.TestCase):
         differences = subprocess.run([HOROVODRUN, "--checkpoint", "diff", *(os.path.join(folder, saved) for folder in
                                                                             folders)],
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
-        # Of generators that the examples neither seed nor use
+        # The states of random number generators that the examples neither seed nor use are not compared.
         self.assertEqual(re.sub(r"/random/rank_\d/(numpy|python)/.*\n", "", differences), "")
 
     def test_the_examples_do_so_in_their_job_scripts(self):

@@ -55,7 +55,7 @@ class SuspendedJob:
         self.wait_for(lambda: self.step() >= wanted, "it makes no steps")
 
     def stay_suspended(self):
-        """Returns when no step was made for longer than any limit of the job."""
+        """Returns when no step was made for longer than any limit of time of the job."""
         seen = [self.step(), time.monotonic()]
 
         def is_over():
@@ -101,7 +101,7 @@ class Suspends(unittest.TestCase):
             job.wait_for_steps(20)
         for job in jobs:
             on_login("scontrol", "suspend", job.number)
-        jobs[-1].stay_suspended()  # and the first one for longer
+        jobs[-1].stay_suspended()  # the first job is then suspended for even longer
         self.assertEqual([job.state() for job in jobs], ["SUSPENDED"] * 2)
         for job in jobs:
             on_login("scontrol", "resume", job.number)

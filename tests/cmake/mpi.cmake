@@ -98,7 +98,7 @@ if(TARGET mpi_members_mpich)
   set(two "${member} only_mpi_on_hosts && ${member} only_mpi_on_hosts")
   add_test(NAME ${below}_find_each_other_one_program_after_the_other
            COMMAND ${horovodrun} 2 sh -c "${two} && exec ${member} on_hosts")
-  add_test(NAME ${below}_find_each_other_over_its_store # as on a machine without PMIx
+  add_test(NAME ${below}_find_each_other_over_its_store # the job is started as on a machine without PMIx
            COMMAND ${horovodrun} 2 env -u HOROVOD_BOOTSTRAP $<TARGET_FILE:mpi_members_mpich> on_hosts)
   add_test(NAME ${below}_are_started_by_the_library
            COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> library_starts_it)

@@ -108,7 +108,8 @@ class Scene {
   void step(int rank) {
     auto index = static_cast<std::size_t>(rank);
     if (!is_over(rank)) outcomes[index] = tasks[index]->step();
-    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // an engine aborts
+    // does what an engine does: aborts the rank's links
+    if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());
   }
   // Lets all ranks take turns until the victim has had `turns` turns. False if the victim is done before.
   bool run_until_victims_turn(int turns) {
@@ -305,7 +306,8 @@ TEST(FaultsOverTcp, end_the_wait_of_all_whenever_a_rank_dies) {
           for (int rank = 0; rank < dead; ++rank) {
             auto index = static_cast<std::size_t>(rank);
             if (outcomes[index] == Progress::pending) outcomes[index] = tasks[index]->step();
-            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());  // an engine aborts
+            // does what an engine does: aborts the rank's links
+            if (outcomes[index] == Progress::failed) ranks.abort(rank, tasks[index]->failure());
           }
         for (int rank = 0; rank < dead; ++rank) {
           auto index = static_cast<std::size_t>(rank);

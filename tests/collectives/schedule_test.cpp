@@ -209,7 +209,7 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
       }
 }
 
-#if !HVD_SANITIZED  // takes too long there
+#if !HVD_SANITIZED  // the test would take too long under this sanitizer
 TEST(Algorithms, reduce_more_than_2_to_the_31_elements_slow) {
   constexpr std::int64_t count = (1ll << 31) + 5;
   RanksInTurn ranks(made_up_world({2}), {"inproc"}, 3);

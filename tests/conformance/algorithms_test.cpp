@@ -130,7 +130,7 @@ TEST_P(Conformance, every_root_even_shares_and_joined_ranks_give_what_the_refere
   });
 }
 
-#if !HVD_SANITIZED  // takes too long there
+#if !HVD_SANITIZED  // the test would take too long under this sanitizer
 TEST_P(Conformance, a_million_elements_give_what_the_reference_gives) {
   int turn = 0;
   for_every_rank_count([&](RanksInTurn& ranks, auto run) {
@@ -355,7 +355,7 @@ TEST_P(SeveralNodes, verbs_without_stages_give_what_the_reference_gives) {
     }
 }
 
-#if !HVD_SANITIZED  // takes too long there
+#if !HVD_SANITIZED  // the test would take too long under this sanitizer
 TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_lanes) {
   for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter}) {
     bool is_by_seat = verb == Verb::allgather || verb == Verb::reduce_scatter;

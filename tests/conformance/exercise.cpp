@@ -14,7 +14,7 @@ namespace {
 double value_of(DataType dtype, ReduceOp op, int rank, std::size_t element, int batch) {
   std::uint64_t mixed = (element * 7 + static_cast<std::size_t>(rank) * 13 + static_cast<std::size_t>(batch) * 5 + 3) *
                         0x9E3779B97F4A7C15ull;
-  int draw = static_cast<int>(mixed >> 60);  // 0…15
+  int draw = static_cast<int>(mixed >> 60);  // a number from 0 to 15
   bool is_signed = dtype != DataType::boolean && dtype != DataType::u8 && dtype != DataType::u16;
   bool is_floating = dtype >= DataType::f16;
   if (dtype == DataType::boolean) return op == ReduceOp::product || op == ReduceOp::min ? draw != 0 : draw == 0;
@@ -299,7 +299,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
       std::string reasons;
       for (auto& task : tasks)
         if (task && task->step() == Progress::failed) reasons += "\n" + task->failure().message;
-      ranks.abort();  // must happen before the tasks are destroyed
+      ranks.abort();  // links are aborted before the tasks are destroyed
       ADD_FAILURE() << context << " failed" << reasons;
       return true;
     }

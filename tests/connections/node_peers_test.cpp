@@ -118,7 +118,7 @@ TEST(NodePeers, report_a_killed_rank_once_even_while_a_child_that_it_forked_live
 TEST(NodePeers, report_ranks_that_were_lost_before_anybody_asked) {
   auto statuses = run_processes(2, [](RankProcess& process) {
     auto peers = meet(process);
-    if (process.world.rank == Rank{1}) return 0;  // exits without leave()
+    if (process.world.rank == Rank{1}) return 0;  // rank 1 exits without leave(), so it is lost
     posix::WaitWord wake;
     auto announced = wake.announce();
     peers->set_wake(&wake);

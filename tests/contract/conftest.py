@@ -2,8 +2,8 @@
 
 After each test the ranks agree on whether it failed on any rank. If it failed, the runtime starts anew.
 
-The docstring of a test begins with the section of the contract that the test checks. [T] marks behaviour that a test of
-Horovod's asserts, [Q] a quirk of Horovod.
+The docstring of a test names the sections of the contract that the test checks. The contract says what Horovod's users
+rely on. "[Horovod tests this]": one of Horovod's own tests asserts the behaviour.
 """
 import faulthandler
 import json
@@ -50,8 +50,9 @@ def section_of(item):
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if not section_of(item).startswith("§") or len(item.originalname) > 80:
-            raise pytest.UsageError(f"{item.nodeid}: wants a docstring that begins with its section, and 80 characters")
+        if not section_of(item).startswith("Contract §") or len(item.originalname) > 80:
+            raise pytest.UsageError(f"{item.nodeid}: expected a docstring that begins with 'Contract §', and a name of "
+                                    "at most 80 characters")
     kept = [item for item in items if belongs_here(item)]
     after = os.environ.get("CONTRACT_AFTER")  # the test that ended the previous job
     if after:

@@ -44,7 +44,7 @@ def random_of(rank, shape, dtype, scale=1.0):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1,), (7,), (17, 3), (1000,), (4, 5, 6), (65537,)])
 def test_adasum_is_the_recursive_sum_of_pairs(dtype, shape):
-    """§6.11"""
+    """Contract §6.11"""
     found = hvd.allreduce(random_of(hvd.rank(), shape, dtype), op=hvd.Adasum)
     check(found, [random_of(rank, shape, dtype) for rank in everyone()])
 
@@ -52,7 +52,7 @@ def test_adasum_is_the_recursive_sum_of_pairs(dtype, shape):
 @power_of_two
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_orthogonal_vectors_are_added(dtype):
-    """§6.11 [T]"""
+    """Contract §6.11 [Horovod tests this]"""
     tensor = torch.zeros(4 * SIZE, dtype=dtype)
     tensor[hvd.rank() * 4:hvd.rank() * 4 + 4] = hvd.rank() + 1
     found = hvd.allreduce(tensor, op=hvd.Adasum)
@@ -63,7 +63,7 @@ def test_orthogonal_vectors_are_added(dtype):
 @power_of_two
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parallel_vectors_are_averaged(dtype):
-    """§6.11 [T]"""
+    """Contract §6.11 [Horovod tests this]"""
     common = of(0, (64,), dtype)
     found = hvd.allreduce(common * 2 ** (hvd.rank() % 2), op=hvd.Adasum)
     same = hvd.allreduce(common, op=hvd.Adasum)
@@ -77,7 +77,7 @@ def test_parallel_vectors_are_averaged(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("magnitude", ["very small", "widely spread"])
 def test_parallel_vectors_of_odd_magnitudes_are_averaged(dtype, magnitude):
-    """§6.11 stability [T]"""
+    """Contract §6.11 stability [Horovod tests this]"""
     finest = torch.finfo(dtype)
     if magnitude == "very small":
         # The square is still above sqrt(DBL_MIN). Below that limit vectors would be added.
@@ -95,7 +95,7 @@ def test_parallel_vectors_of_odd_magnitudes_are_averaged(dtype, magnitude):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("who", ["the first", "all but the last", "all"])
 def test_a_vector_of_zeros_is_added_as_it_is(dtype, who):
-    """§6.11: a coefficient of 1 for a norm of 0"""
+    """Contract §6.11: a coefficient of 1 for a norm of 0"""
     zero = {"the first": lambda rank: rank == 0, "all but the last": lambda rank: rank != SIZE - 1,
             "all": lambda rank: True}[who]
     inputs = [random_of(rank, (33,), dtype) * (not zero(rank)) for rank in everyone()]
@@ -106,7 +106,7 @@ def test_a_vector_of_zeros_is_added_as_it_is(dtype, who):
 
 @power_of_two
 def test_adasum_in_place_gives_back_the_same_tensor():
-    """§2.2 allreduce_, §6.11"""
+    """Contract §2.2 allreduce_, §6.11"""
     tensor = random_of(hvd.rank(), (50,), torch.float32)
     assert hvd.allreduce_(tensor, op=hvd.Adasum) is tensor
     check(tensor, [random_of(rank, (50,), torch.float32) for rank in everyone()])
@@ -114,7 +114,7 @@ def test_adasum_in_place_gives_back_the_same_tensor():
 
 @power_of_two
 def test_adasum_leaves_its_input_alone():
-    """§2.6 out of place [T]"""
+    """Contract §2.6 out of place [Horovod tests this]"""
     tensor = random_of(hvd.rank(), (50,), torch.float32)
     hvd.allreduce(tensor, op=hvd.Adasum)
     equal(tensor, random_of(hvd.rank(), (50,), torch.float32))
@@ -122,7 +122,7 @@ def test_adasum_leaves_its_input_alone():
 
 @power_of_two
 def test_every_tensor_of_a_fused_batch_is_combined_on_its_own():
-    """§6.11, §6.4: coefficients are per tensor"""
+    """Contract §6.11, §6.4: coefficients are per tensor"""
     scales = [10.0 ** (i % 5 - 2) for i in range(20)]
     handles = [hvd.allreduce_async(random_of(hvd.rank() + 10 * i, (i + 1,), torch.float32, scale), op=hvd.Adasum,
                                    name=f"fused.{i}") for i, scale in enumerate(scales)]
@@ -133,7 +133,7 @@ def test_every_tensor_of_a_fused_batch_is_combined_on_its_own():
 
 @power_of_two
 def test_every_tensor_of_a_group_is_combined_on_its_own():
-    """§6.11, §6.5"""
+    """Contract §6.11, §6.5"""
     shapes = [(3,), (100,), (4, 4)]
     found = hvd.grouped_allreduce([random_of(hvd.rank() + i, shape, torch.float32) for i, shape in enumerate(shapes)],
                                   op=hvd.Adasum)
@@ -143,7 +143,7 @@ def test_every_tensor_of_a_group_is_combined_on_its_own():
 
 @power_of_two
 def test_adasum_is_the_same_on_all_ranks_to_the_bit():
-    """§6.11"""
+    """Contract §6.11"""
     found = hvd.allreduce(random_of(hvd.rank(), (777,), torch.float32), op=hvd.Adasum)
     rows = hvd.allgather(found.unsqueeze(0))
     for row in rows:
@@ -152,7 +152,7 @@ def test_adasum_is_the_same_on_all_ranks_to_the_bit():
 
 @power_of_two
 def test_adasum_is_cached():
-    """§6.3"""
+    """Contract §6.3"""
     for turn in range(5):
         found = hvd.allreduce(random_of(hvd.rank() + turn, (20,), torch.float32), op=hvd.Adasum, name="again")
         check(found, [random_of(rank + turn, (20,), torch.float32) for rank in everyone()])
@@ -161,7 +161,7 @@ def test_adasum_is_cached():
 @power_of_two
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_adasum_takes_fewer_elements_than_ranks(count):
-    """§6.11, §2.5"""
+    """Contract §6.11, §2.5"""
     found = hvd.allreduce(random_of(hvd.rank(), (count,), torch.float64), op=hvd.Adasum)
     check(found, [random_of(rank, (count,), torch.float64) for rank in everyone()])
 
@@ -169,7 +169,7 @@ def test_adasum_takes_fewer_elements_than_ranks(count):
 @power_of_two
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_adasum_is_for_floats_only(dtype):
-    """§6.11: float16/32/64 only"""
+    """Contract §6.11: float16/32/64 only"""
     error = error_of(hvd.allreduce, torch.ones(4, dtype=dtype), op=hvd.Adasum)
     equal(hvd.allreduce(mine(), op=hvd.Sum), total())
     if SIZE > 1:
@@ -178,7 +178,7 @@ def test_adasum_is_for_floats_only(dtype):
 
 @pytest.mark.skipif(SIZE != 3, reason="three ranks")
 def test_adasum_of_three_ranks_is_not_implemented():
-    """§2.6 Adasum, issue 20"""
+    """Contract §2.6 Adasum, issue 20"""
     errors = [error_of(hvd.allreduce, torch.ones(4), op=hvd.Adasum),
               error_of(hvd.allreduce_async, torch.ones(4), op=hvd.Adasum),
               error_of(hvd.allreduce_, torch.ones(4), op=hvd.Adasum)]
@@ -190,7 +190,7 @@ def test_adasum_of_three_ranks_is_not_implemented():
 @pytest.mark.skipif(SIZE not in (2, 4), reason="two or four ranks")
 @pytest.mark.parametrize("joined", [0, SIZE - 1])
 def test_a_joined_rank_adds_zeros_to_adasum(joined):
-    """§6.6"""
+    """Contract §6.6"""
     inputs = [random_of(rank, (21,), torch.float32) * (rank != joined) for rank in everyone()]
     found = None
     if hvd.rank() != joined:
@@ -207,7 +207,7 @@ def test_a_joined_rank_adds_zeros_to_adasum(joined):
 
 @power_of_two
 def test_the_gradient_of_adasum_is_the_adasum_of_gradients():
-    """§2.7 allreduce"""
+    """Contract §2.7 allreduce"""
     tensor = torch.ones(12, requires_grad=True)
     hvd.allreduce(tensor, op=hvd.Adasum).backward(random_of(hvd.rank(), (12,), torch.float32))
     check(tensor.grad, [random_of(rank, (12,), torch.float32) for rank in everyone()])

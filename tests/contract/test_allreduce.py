@@ -19,13 +19,13 @@ def expected_of(op, shape, dtype):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_allreduce_reduces_elementwise(op, dtype, shape):
-    """§2.6, §2.5"""
+    """Contract §2.6, §2.5"""
     near(hvd.allreduce(mine(shape, dtype), op=getattr(hvd, op)), expected_of(op, shape, dtype))
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_allreduce_in_place_gives_back_the_same_tensor(op):
-    """§2.2 allreduce_, §2.6"""
+    """Contract §2.2 allreduce_, §2.6"""
     tensor = mine()
     found = hvd.allreduce_(tensor, op=getattr(hvd, op))
     other = mine()
@@ -37,7 +37,7 @@ def test_allreduce_in_place_gives_back_the_same_tensor(op):
 
 
 def test_allreduce_leaves_its_input_alone():
-    """§2.6 out of place [T]"""
+    """Contract §2.6 out of place [Horovod tests this]"""
     tensor = mine((100,))
     found = [hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=3.0),
              hvd.synchronize(hvd.allreduce_async(tensor, op=hvd.Sum))]
@@ -46,14 +46,14 @@ def test_allreduce_leaves_its_input_alone():
 
 
 def test_without_an_op_allreduce_averages():
-    """§2.2 op, average"""
+    """Contract §2.2 op, average"""
     near(hvd.allreduce(mine()), expected_of("Average", (17,), torch.float32))
     near(hvd.synchronize(hvd.allreduce_async(mine())), expected_of("Average", (17,), torch.float32))
 
 
 @pytest.mark.parametrize("average", [True, False])
 def test_the_old_argument_average_works_and_warns(average):
-    """§2.2, §1.6"""
+    """Contract §2.2, §1.6"""
     with pytest.warns(DeprecationWarning):
         found = hvd.allreduce(mine(), average=average)
     near(found, expected_of("Average" if average else "Sum", (17,), torch.float32))
@@ -61,12 +61,12 @@ def test_the_old_argument_average_works_and_warns(average):
 
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_async", "allreduce_", "allreduce_async_"])
 def test_op_and_average_together_are_a_value_error(verb):
-    """§2.2"""
+    """Contract §2.2"""
     is_error(error_of(getattr(hvd, verb), mine(), average=True, op=hvd.Sum), ValueError)
 
 
 def test_two_ranks_give_exactly_twice_a_common_tensor():
-    """§2.6"""
+    """Contract §2.6"""
     common = torch.randn(1000)
     summed, averaged = hvd.allreduce(common, op=hvd.Sum), hvd.allreduce(common, op=hvd.Average)
     if SIZE in (1, 2, 4):
@@ -78,7 +78,7 @@ def test_two_ranks_give_exactly_twice_a_common_tensor():
 
 
 def test_all_ranks_get_the_same_bits():
-    """§2.6"""
+    """Contract §2.6"""
     torch.manual_seed(hvd.rank())
     found = hvd.allreduce(torch.randn(1000), op=hvd.Sum)
     rows = hvd.allgather(found.unsqueeze(0))
@@ -88,12 +88,12 @@ def test_all_ranks_get_the_same_bits():
 
 @pytest.mark.parametrize("count", [0, 1, 7, 4096, 300001])
 def test_allreduce_takes_any_number_of_elements(count):
-    """§2.5"""
+    """Contract §2.5"""
     near(hvd.allreduce(mine((count,)), op=hvd.Sum), total((count,)))
 
 
 def test_allreduce_takes_a_tensor_of_no_dimensions():
-    """§2.5"""
+    """Contract §2.5"""
     found = hvd.allreduce(torch.tensor(float(hvd.rank() + 1)), op=hvd.Sum)
     in_place = hvd.allreduce_(torch.tensor(hvd.rank() + 1), op=hvd.Sum)
     equal(found, torch.tensor(float(sum(range(SIZE + 1)))))
@@ -101,7 +101,7 @@ def test_allreduce_takes_a_tensor_of_no_dimensions():
 
 
 def test_allreduce_takes_arguments_by_position():
-    """§2.2"""
+    """Contract §2.2"""
     found = [hvd.allreduce(mine(), None, "position", hvd.Compression.none, hvd.Sum, 2.0, 0.5, hvd.global_process_set),
              hvd.allreduce_(mine(), None, "position", hvd.Sum, 2.0, 0.5, hvd.global_process_set),
              hvd.synchronize(hvd.allreduce_async(mine(), None, "position", hvd.Sum, 2.0, 0.5, hvd.global_process_set)),
@@ -111,7 +111,7 @@ def test_allreduce_takes_arguments_by_position():
 
 
 def test_allreduce_takes_a_tensor_that_requires_grad():
-    """§2.6"""
+    """Contract §2.6"""
     tensor = mine().requires_grad_()
     found = hvd.allreduce(tensor, op=hvd.Sum)
     handle = hvd.synchronize(hvd.allreduce_async(tensor, op=hvd.Sum))
@@ -121,7 +121,7 @@ def test_allreduce_takes_a_tensor_that_requires_grad():
 
 
 def test_allreduce_in_place_takes_a_parameter():
-    """§2.6"""
+    """Contract §2.6"""
     parameter = torch.nn.Parameter(mine())
     found = error_of(hvd.allreduce_, parameter.data, op=hvd.Sum)
     assert found is None
@@ -130,7 +130,7 @@ def test_allreduce_in_place_takes_a_parameter():
 
 @pytest.mark.parametrize("dtype", REDUCED)
 def test_many_async_allreduces_with_mixed_shapes_are_right(dtype):
-    """§2.3 [T]"""
+    """Contract §2.3 [Horovod tests this]"""
     shapes = [(17,), (17, 17), (5, 5, 5)] * 5
     handles = [hvd.allreduce_async(mine(shape, dtype), op=hvd.Sum, name=f"mixed.{i}") for i, shape in enumerate(shapes)]
     polled = [hvd.poll(handle) for handle in handles]
@@ -142,7 +142,7 @@ def test_many_async_allreduces_with_mixed_shapes_are_right(dtype):
 
 @at_least(2)
 def test_ranks_may_submit_in_different_orders():
-    """§6.2: no rank deadlocks because of order"""
+    """Contract §6.2: no rank deadlocks because of order"""
     order = list(range(12))
     order = order[hvd.rank():] + order[:hvd.rank()]
     handles = {i: hvd.allreduce_async(mine() * (i + 1), op=hvd.Sum, name=f"order.{i}") for i in order}
@@ -153,7 +153,7 @@ def test_ranks_may_submit_in_different_orders():
 
 @at_least(2)
 def test_verbs_in_different_orders_do_not_block_each_other():
-    """§6.2"""
+    """Contract §6.2"""
     calls = [lambda: hvd.allreduce_async(mine(), op=hvd.Sum, name="v"), lambda: hvd.allgather_async(mine(), name="v"),
              lambda: hvd.broadcast_async(mine(), 1, name="v"), lambda: hvd.alltoall_async(mine((SIZE,)), name="v"),
              lambda: hvd.reducescatter_async(mine((SIZE,)), op=hvd.Sum, name="v")]
@@ -169,7 +169,7 @@ def test_verbs_in_different_orders_do_not_block_each_other():
 
 
 def test_non_contiguous_tensors_are_refused_or_right():
-    """§2.5: may be widened"""
+    """Contract §2.5: may be widened"""
     tensor = mine((4, 6)).t()
     assert not tensor.is_contiguous()
     found = []
@@ -181,7 +181,7 @@ def test_non_contiguous_tensors_are_refused_or_right():
 
 
 def test_allreduce_works_from_several_threads():
-    """§6.1: framework threads only enqueue"""
+    """Contract §6.1: framework threads only enqueue"""
     import threading
     found = {}
 
@@ -200,7 +200,7 @@ def test_allreduce_works_from_several_threads():
 
 
 def test_average_is_by_the_ranks_of_the_job():
-    """§2.6 Average"""
+    """Contract §2.6 Average"""
     near(hvd.allreduce(torch.full((3,), float(hvd.rank()))), torch.full((3,), (SIZE - 1) / 2))
 
 
@@ -214,7 +214,7 @@ def sparse(rank, rows=10, width=4):
 
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_sparse_allreduce_equals_the_dense_one(op):
-    """§2.8 sparse_allreduce_async [T]"""
+    """Contract §2.8 sparse_allreduce_async [Horovod tests this]"""
     wait = hvd.sparse_allreduce_async(sparse(hvd.rank()), name="sparse", op=getattr(hvd, op))
     assert callable(wait)
     found = wait()
@@ -224,7 +224,7 @@ def test_sparse_allreduce_equals_the_dense_one(op):
 
 
 def test_sparse_allreduce_takes_what_has_no_values():
-    """§2.5 zero elements, §2.8"""
+    """Contract §2.5 zero elements, §2.8"""
     empty = torch.sparse_coo_tensor(torch.zeros((1, 0), dtype=torch.int64), torch.zeros((0, 4)), (10, 4))
     tensor = sparse(0) if hvd.rank() == 0 else empty
     found = hvd.sparse_allreduce_async(tensor, name="nothing", op=hvd.Sum)()
@@ -234,7 +234,7 @@ def test_sparse_allreduce_takes_what_has_no_values():
 
 
 def test_sparse_allreduce_takes_several_sparse_dimensions():
-    """§2.8 sparse_allreduce_async: indices of (nnz, ndim)"""
+    """Contract §2.8 sparse_allreduce_async: indices of (nnz, ndim)"""
     tensor = torch.sparse_coo_tensor(torch.tensor([[hvd.rank(), 0], [1, 2]]), torch.tensor([1.0, 2.0]), (SIZE, 3))
     found = hvd.sparse_allreduce_async(tensor, name="matrix", op=hvd.Sum)()
     expected = torch.zeros(SIZE, 3)

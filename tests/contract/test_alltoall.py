@@ -31,7 +31,7 @@ def received_from_all(splits, tail=(), dtype=torch.float32):
 @pytest.mark.parametrize("dtype", MOVED)
 @pytest.mark.parametrize("tail", TAILS)
 def test_without_splits_every_rank_gets_an_equal_part(dtype, tail):
-    """§2.8 alltoall, §2.5"""
+    """Contract §2.8 alltoall, §2.5"""
     found = hvd.alltoall(mine((3 * SIZE, *tail), dtype))
     assert isinstance(found, torch.Tensor)
     equal(found, received_from_all(lambda sender, receiver: 3, tail, dtype))
@@ -41,7 +41,7 @@ def test_without_splits_every_rank_gets_an_equal_part(dtype, tail):
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("splits", UNEVEN, ids=NAMES)
 def test_splits_say_how_many_rows_each_rank_gets(dtype, tail, splits):
-    """§2.8 alltoall, §2.5 zero elements"""
+    """Contract §2.8 alltoall, §2.5 zero elements"""
     counts = counts_of(splits)
     found, received = hvd.alltoall(mine((sum(counts), *tail), dtype), torch.tensor(counts, dtype=torch.int32))
     equal(found, received_from_all(splits, tail, dtype))
@@ -52,7 +52,7 @@ def test_splits_say_how_many_rows_each_rank_gets(dtype, tail, splits):
                                   lambda counts: torch.tensor(counts, dtype=torch.int32)],
                          ids=["list", "tuple", "array", "int64 array", "tensor"])
 def test_splits_may_be_a_list_an_array_or_a_tensor(kind):
-    """§2.8 alltoall [T]"""
+    """Contract §2.8 alltoall [Horovod tests this]"""
     counts = counts_of(UNEVEN[0])
     found, received = hvd.alltoall(mine((sum(counts),)), kind(counts))
     equal(found, received_from_all(UNEVEN[0]))
@@ -60,7 +60,7 @@ def test_splits_may_be_a_list_an_array_or_a_tensor(kind):
 
 
 def test_waiting_for_an_async_alltoall_always_gives_the_pair():
-    """§2.8 alltoall"""
+    """Contract §2.8 alltoall"""
     without = hvd.synchronize(hvd.alltoall_async(mine((2 * SIZE,))))
     counts = counts_of(UNEVEN[0])
     found, received = hvd.synchronize(hvd.alltoall_async(mine((sum(counts),)), counts))
@@ -71,25 +71,25 @@ def test_waiting_for_an_async_alltoall_always_gives_the_pair():
 
 
 def test_rows_beyond_the_splits_are_dropped():
-    """§2.8 alltoall"""
+    """Contract §2.8 alltoall"""
     found, received = hvd.alltoall(mine((SIZE + 4, 2)), torch.ones(SIZE, dtype=torch.int32))
     equal(found, torch.stack([of(rank, (SIZE + 4, 2))[hvd.rank()] for rank in everyone()]))
     assert received.tolist() == [1] * SIZE
 
 
 def test_rows_may_have_no_elements():
-    """§2.5 zero elements"""
+    """Contract §2.5 zero elements"""
     found, received = hvd.alltoall(torch.zeros(2 * SIZE, 0), torch.full((SIZE,), 2, dtype=torch.int32))
     assert found.shape == (2 * SIZE, 0) and received.tolist() == [2] * SIZE
 
 
 def test_nobody_may_have_rows():
-    """§2.5 zero elements"""
+    """Contract §2.5 zero elements"""
     assert hvd.alltoall(torch.zeros(0, 4)).shape == (0, 4)
 
 
 def test_alltoall_leaves_its_input_alone():
-    """§2.6"""
+    """Contract §2.6"""
     tensor, splits = mine((SIZE * 2,)), torch.full((SIZE,), 2, dtype=torch.int32)
     hvd.alltoall(tensor, splits)
     equal(tensor, mine((SIZE * 2,)))
@@ -97,7 +97,7 @@ def test_alltoall_leaves_its_input_alone():
 
 
 def test_alltoall_takes_arguments_by_position():
-    """§2.2"""
+    """Contract §2.2"""
     splits = torch.ones(SIZE, dtype=torch.int32)
     found = [hvd.alltoall(mine((SIZE,)), splits, "position", hvd.global_process_set)[0],
              hvd.synchronize(hvd.alltoall_async(mine((SIZE,)), splits, "position", hvd.global_process_set))[0]]
@@ -106,7 +106,7 @@ def test_alltoall_takes_arguments_by_position():
 
 
 def test_many_async_alltoalls_are_right():
-    """§2.3 [T]"""
+    """Contract §2.3 [Horovod tests this]"""
     handles = [hvd.alltoall_async(mine((SIZE * (i + 1), 2)), name=f"many.{i}") for i in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
     for i, (tensor, _) in enumerate(found):
@@ -114,7 +114,7 @@ def test_many_async_alltoalls_are_right():
 
 
 def test_splits_of_one_name_may_change_from_call_to_call():
-    """§6.3: alltoall is cached"""
+    """Contract §6.3: alltoall is cached"""
     for turn in range(6):
         counts = [(turn + hvd.rank() * rank) % 4 for rank in everyone()]
         found, _ = hvd.alltoall(mine((sum(counts),)), counts, name="changing")
@@ -122,7 +122,7 @@ def test_splits_of_one_name_may_change_from_call_to_call():
 
 
 def test_alltoall_of_a_large_tensor_is_right():
-    """§2.8 alltoall"""
+    """Contract §2.8 alltoall"""
     splits = lambda sender, receiver: 50000 + 7 * sender + receiver  # noqa: E731
     counts = counts_of(splits)
     found, _ = hvd.alltoall(mine((sum(counts),)), counts)
@@ -139,7 +139,7 @@ def wrong_splits():
 @pytest.mark.parametrize("wrong", ["two dimensions", "int64", "float", "too many rows", "too long", "too short",
                                    "negative"])
 def test_wrong_splits_are_a_value_error(wrong):
-    """§2.10 alltoall [T]"""
+    """Contract §2.10 alltoall [Horovod tests this]"""
     error = error_of(hvd.alltoall, mine((SIZE * 4,)), wrong_splits()[wrong], name="wrong")
     found = hvd.alltoall(mine((SIZE,)), name="wrong")
     equal(found, received_from_all(lambda sender, receiver: 1))
@@ -148,12 +148,12 @@ def test_wrong_splits_are_a_value_error(wrong):
 
 @at_least(2)
 def test_rows_that_do_not_divide_by_the_ranks_are_a_value_error():
-    """§2.10 alltoall [T]"""
+    """Contract §2.10 alltoall [Horovod tests this]"""
     is_error(error_of(hvd.alltoall, mine((SIZE + 1,))), ValueError)
 
 
 def test_alltoall_of_no_dimensions_is_an_error():
-    """§2.5 0-dim"""
+    """Contract §2.5 0-dim"""
     error = error_of(hvd.alltoall, torch.tensor(1.0))
     equal(hvd.alltoall(mine((SIZE,))), received_from_all(lambda sender, receiver: 1))
     is_error(error, hvd.HorovodInternalError, ValueError)
@@ -162,7 +162,7 @@ def test_alltoall_of_no_dimensions_is_an_error():
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["dimensions", "other dimension", "dtype"])
 def test_ranks_that_disagree_about_an_alltoall_all_get_an_error(disagree):
-    """§2.10, §6.2 [T]"""
+    """Contract §2.10, §6.2 [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     tensor = {"dimensions": lambda: torch.ones(SIZE, 3) if odd else torch.ones(SIZE),
               "other dimension": lambda: torch.ones(SIZE, 3 + odd),

@@ -6,7 +6,7 @@ from ranks import SIZE, at_least, equal, everyone, mine, sets_of, total, wait_fo
 
 
 def test_barrier_gives_nothing():
-    """§2.2 barrier"""
+    """Contract §2.2 barrier"""
     assert hvd.barrier() is None
     assert hvd.barrier(process_set=hvd.global_process_set) is None
     assert hvd.barrier(hvd.global_process_set) is None
@@ -14,7 +14,7 @@ def test_barrier_gives_nothing():
 
 @at_least(2)
 def test_a_barrier_waits_for_the_rank_that_comes_late(shared_folder):
-    """§2.8 barrier"""
+    """Contract §2.8 barrier"""
     left_early = []
     if hvd.rank() == 0:
         wait_for(lambda: all((shared_folder / f"enters.{rank}").exists() for rank in range(1, SIZE)))
@@ -27,7 +27,7 @@ def test_a_barrier_waits_for_the_rank_that_comes_late(shared_folder):
 
 
 def test_what_happened_before_a_barrier_is_seen_after_it(shared_folder):
-    """§2.8 barrier"""
+    """Contract §2.8 barrier"""
     missing = []
     for turn in range(20):
         (shared_folder / f"{turn}.{hvd.rank()}").touch()
@@ -37,7 +37,7 @@ def test_what_happened_before_a_barrier_is_seen_after_it(shared_folder):
 
 
 def test_a_barrier_does_not_wait_for_collectives_in_flight():
-    """§2.8 barrier [T: barrier with multiple collectives]"""
+    """Contract §2.8 barrier [Horovod tests this: barrier with multiple collectives]"""
     first = [hvd.allreduce_async(mine((1000,)), op=hvd.Sum, name=f"before.{i}") for i in range(10)]
     hvd.barrier()
     second = [hvd.allreduce_async(mine((1000,)), op=hvd.Sum, name=f"after.{i}") for i in range(10)]
@@ -48,7 +48,7 @@ def test_a_barrier_does_not_wait_for_collectives_in_flight():
 
 @at_least(2)
 def test_a_barrier_passes_an_op_that_some_rank_never_submitted():
-    """§6.2"""
+    """Contract §6.2"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="late") if hvd.rank() == 0 else None
     hvd.barrier()
     handle = handle or hvd.allreduce_async(mine(), op=hvd.Sum, name="late")
@@ -56,7 +56,7 @@ def test_a_barrier_passes_an_op_that_some_rank_never_submitted():
 
 
 def test_handles_that_nobody_waited_for_are_harmless_at_shutdown():
-    """§2.3"""
+    """Contract §2.3"""
     for i in range(5):
         hvd.allreduce_async(torch.ones(1000), name=f"forgotten.{i}")
     hvd.barrier()
@@ -67,7 +67,7 @@ def test_handles_that_nobody_waited_for_are_harmless_at_shutdown():
 
 @at_least(3)
 def test_a_barrier_of_a_set_waits_for_its_members(shared_folder):
-    """§2.8 barrier"""
+    """Contract §2.8 barrier"""
     left_early = []
     with sets_of([0, SIZE - 1]) as pair:
         if hvd.rank() == 0:
@@ -84,7 +84,7 @@ def test_a_barrier_of_a_set_waits_for_its_members(shared_folder):
 
 @at_least(2)
 def test_a_rank_may_be_in_two_barriers_of_different_sets(shared_folder):
-    """§2.4: a name is in flight once within a set"""
+    """Contract §2.4: a name is in flight once within a set"""
     import threading
     with sets_of([0]) as first:
         thread = threading.Thread(target=hvd.barrier)

@@ -26,7 +26,7 @@ def works():
 
 
 def test_the_reductions_are_these_numbers():
-    """§1.2 attributes"""
+    """Contract §1.2 attributes"""
     names = ["Average", "Sum", "Adasum", "Min", "Max", "Product"]
     assert [getattr(hvd, name) for name in names] == [0, 1, 2, 3, 4, 5]
     assert all(type(getattr(hvd, name)) is int for name in names)
@@ -34,36 +34,36 @@ def test_the_reductions_are_these_numbers():
 
 
 def test_the_world_has_the_ranks_that_were_started():
-    """§1.2 rank size"""
+    """Contract §1.2 rank size"""
     assert hvd.size() == SIZE
     assert hvd.rank() == int(os.environ["HOROVOD_RANK"])
     equal(hvd.allgather(torch.tensor([hvd.rank()])), torch.arange(SIZE))
 
 
 def test_ranks_of_one_host_are_local_and_cross_is_alone():
-    """§1.2 local and cross"""
+    """Contract §1.2 local and cross"""
     assert (hvd.local_rank(), hvd.local_size()) == (hvd.rank(), hvd.size())
     assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
 
 
 def test_one_host_is_homogeneous():
-    """§1.2 is_homogeneous"""
+    """Contract §1.2 is_homogeneous"""
     assert mpi_ops.is_homogeneous() is True
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_before_init_a_question_about_the_world_is_a_value_error(question, uninitialised):
-    """§1.2 rank size … [T]"""
+    """Contract §1.2 rank size … [Horovod tests this]"""
     is_error(error_of(getattr(hvd, question)), ValueError)
 
 
 def test_before_init_mpi_threads_supported_is_a_value_error(uninitialised):
-    """§1.2 mpi_threads_supported"""
+    """Contract §1.2 mpi_threads_supported"""
     is_error(error_of(hvd.mpi_threads_supported), ValueError)
 
 
 def test_mpi_threads_supported_needs_mpi():
-    """§1.2 mpi_threads_supported"""
+    """Contract §1.2 mpi_threads_supported"""
     if hvd.mpi_enabled():
         assert isinstance(hvd.mpi_threads_supported(), bool)
     else:
@@ -72,7 +72,7 @@ def test_mpi_threads_supported_needs_mpi():
 
 @pytest.mark.parametrize("built", BUILT)
 def test_what_is_built_is_a_bool_with_and_without_a_runtime(built):
-    """§1.2 …_built"""
+    """Contract §1.2 …_built"""
     with_runtime = getattr(hvd, built)()
     hvd.barrier()
     hvd.shutdown()
@@ -80,22 +80,22 @@ def test_what_is_built_is_a_bool_with_and_without_a_runtime(built):
 
 
 def test_something_is_built():
-    """§1.2 …_built: users ask this before they start anything"""
+    """Contract §1.2 …_built: users ask this before they start anything"""
     assert hvd.mpi_built() or hvd.gloo_built()
 
 
 def test_nccl_built_is_a_version_code():
-    """§1.2 nccl_built [T]"""
+    """Contract §1.2 nccl_built [Horovod tests this]"""
     assert type(hvd.nccl_built()) is int and (hvd.nccl_built() == 0 or hvd.nccl_built() > 2000)
 
 
 def test_what_is_enabled_is_a_bool():
-    """§1.2 mpi_enabled gloo_enabled"""
+    """Contract §1.2 mpi_enabled gloo_enabled"""
     assert isinstance(hvd.mpi_enabled(), bool) and isinstance(hvd.gloo_enabled(), bool)
 
 
 def test_init_again_changes_nothing():
-    """§1.2 init [T]"""
+    """Contract §1.2 init [Horovod tests this]"""
     first = hvd.allreduce_async(mine(), name="again.first")
     hvd.synchronize(first)
     hvd.init()
@@ -104,7 +104,7 @@ def test_init_again_changes_nothing():
 
 
 def test_the_runtime_starts_again_and_again():
-    """§1.2 init, §6.12 [T]"""
+    """Contract §1.2 init, §6.12 [Horovod tests this]"""
     for _ in range(10):
         hvd.barrier()
         hvd.shutdown()
@@ -115,26 +115,26 @@ def test_the_runtime_starts_again_and_again():
 
 
 def test_shutdown_of_what_does_not_run_does_nothing(uninitialised):
-    """§1.2 shutdown"""
+    """Contract §1.2 shutdown"""
     hvd.shutdown()
     hvd.shutdown()
     assert not hvd.is_initialized()
 
 
 def test_init_takes_an_empty_list_for_all_processes(uninitialised):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     hvd.init([])
     works()
 
 
 def test_init_takes_the_list_of_all_ranks(uninitialised):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     hvd.init(comm=list(range(SIZE)))
     works()
 
 
 def test_init_refuses_what_is_neither_list_nor_communicator(uninitialised):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     error = error_of(hvd.init, object())
     hvd.shutdown()
     hvd.init()
@@ -144,7 +144,7 @@ def test_init_refuses_what_is_neither_list_nor_communicator(uninitialised):
 
 @pytest.mark.parametrize("word", ["dynamic", "Dynamic", "DYNAMIC"])
 def test_the_word_dynamic_makes_sets_dynamic(word):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     with restarted(process_sets=word, HOROVOD_DYNAMIC_PROCESS_SETS=None):
         variable = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS")
         known = mpi_ops._basics._get_process_set_ids_and_ranks()
@@ -155,24 +155,24 @@ def test_the_word_dynamic_makes_sets_dynamic(word):
 
 
 def test_the_table_of_sets_begins_with_the_global_one():
-    """§1.2 _get_process_set_ids_and_ranks [T]"""
+    """Contract §1.2 _get_process_set_ids_and_ranks [Horovod tests this]"""
     assert mpi_ops._basics._get_process_set_ids_and_ranks() == {0: list(range(SIZE))}
 
 
 def test_the_table_of_sets_needs_a_runtime(uninitialised):
-    """§1.2 _get_process_set_ids_and_ranks"""
+    """Contract §1.2 _get_process_set_ids_and_ranks"""
     is_error(error_of(mpi_ops._basics._get_process_set_ids_and_ranks), ValueError)
 
 
 def test_basics_are_the_methods_of_horovod_basics():
-    """§1.2 HorovodBasics"""
+    """Contract §1.2 HorovodBasics"""
     from horovod.common.basics import HorovodBasics
     assert isinstance(mpi_ops._basics, HorovodBasics)
     assert all(callable(getattr(mpi_ops._basics, name)) for name in [*QUESTIONS, *BUILT, "init", "shutdown"])
 
 
 def test_init_and_shutdown_work_from_any_thread():
-    """§6.12, issue 20: from any thread"""
+    """Contract §6.12, issue 20: from any thread"""
     found = []
 
     def lives_once():
@@ -191,7 +191,7 @@ def test_init_and_shutdown_work_from_any_thread():
 
 
 def test_a_wrong_kind_of_cpu_operations_is_refused_at_init():
-    """§6.7 HOROVOD_CPU_OPERATIONS"""
+    """Contract §6.7 HOROVOD_CPU_OPERATIONS"""
     hvd.barrier()
     hvd.shutdown()
     os.environ["HOROVOD_CPU_OPERATIONS"] = "PIGEONS"
@@ -205,7 +205,7 @@ def test_a_wrong_kind_of_cpu_operations_is_refused_at_init():
 
 @pytest.mark.parametrize("flag", ["HIERARCHICAL_ALLREDUCE", "HIERARCHICAL_ALLGATHER", "TORUS_ALLREDUCE"])
 def test_hierarchical_flags_do_not_change_results(flag):
-    """§6.8"""
+    """Contract §6.8"""
     with restarted(**{f"HOROVOD_{flag}": 1}):
         reduced = hvd.allreduce(mine((1000,)), op=hvd.Sum)
         gathered = hvd.allgather(torch.full((hvd.rank() + 1,), hvd.rank()))
@@ -215,7 +215,7 @@ def test_hierarchical_flags_do_not_change_results(flag):
 
 @pytest.mark.parametrize("milliseconds", [0, 0.5, 20])
 def test_the_cycle_time_does_not_change_results(milliseconds):
-    """§6.1"""
+    """Contract §6.1"""
     with restarted(HOROVOD_CYCLE_TIME=milliseconds):
         found = [hvd.synchronize(handle) for handle in
                  [hvd.allreduce_async(mine() * i, op=hvd.Sum, name=f"cycle.{i}") for i in range(20)]]
@@ -232,7 +232,7 @@ def cores_of_threads():
 
 
 def test_thread_affinity_pins_the_background_thread():
-    """§7 HOROVOD_THREAD_AFFINITY"""
+    """Contract §7 HOROVOD_THREAD_AFFINITY"""
     cores = sorted(os.sched_getaffinity(0))
     wanted = [cores[rank % len(cores)] for rank in range(SIZE)]
     with restarted(HOROVOD_THREAD_AFFINITY=",".join(map(str, wanted))):
@@ -243,7 +243,7 @@ def test_thread_affinity_pins_the_background_thread():
 
 @pytest.mark.parametrize("value", ["nonsense", "-1", "99999"])
 def test_bad_thread_affinity_leaves_the_runtime_usable(value):
-    """§7 HOROVOD_THREAD_AFFINITY"""
+    """Contract §7 HOROVOD_THREAD_AFFINITY"""
     hvd.barrier()
     hvd.shutdown()
     os.environ["HOROVOD_THREAD_AFFINITY"] = ",".join([value] * SIZE)
@@ -264,7 +264,7 @@ def test_bad_thread_affinity_leaves_the_runtime_usable(value):
 
 @alone
 def test_a_program_may_end_without_shutdown(tmp_path):
-    """§1.2 init: registers shutdown with atexit"""
+    """Contract §1.2 init: registers shutdown with atexit"""
     with Job(tmp_path, 2, """
             hvd.init()
             hvd.init()
@@ -275,7 +275,7 @@ def test_a_program_may_end_without_shutdown(tmp_path):
 
 @alone
 def test_without_a_launcher_the_world_is_one_process(tmp_path):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     import subprocess
     import sys
     program = ("import horovod.torch as hvd, torch; hvd.init(); "
@@ -287,7 +287,7 @@ def test_without_a_launcher_the_world_is_one_process(tmp_path):
 @alone
 @limit(120)
 def test_init_takes_a_communicator_and_sets_of_communicators(tmp_path):
-    """§1.2 init, §5 from MPI communicators"""
+    """Contract §1.2 init, §5 from MPI communicators"""
     pytest.importorskip("mpi4py")
     if not hvd.mpi_built():
         pytest.skip("no MPI in this build")
@@ -309,7 +309,7 @@ def test_init_takes_a_communicator_and_sets_of_communicators(tmp_path):
 
 @alone
 def test_sets_of_communicators_need_a_communicator_as_world(tmp_path):
-    """§1.2 init"""
+    """Contract §1.2 init"""
     pytest.importorskip("mpi4py")
     if not hvd.mpi_built():
         pytest.skip("no MPI in this build")
@@ -326,7 +326,7 @@ def test_sets_of_communicators_need_a_communicator_as_world(tmp_path):
 
 @at_least(2)
 def test_a_runtime_stays_initialised_when_another_rank_ended_it():
-    """§1.2 is_initialized [Q, relied on]"""
+    """Contract §1.2 is_initialized [a quirk of Horovod, relied on]"""
     hvd.barrier()
     if hvd.rank() == 0:
         hvd.shutdown()

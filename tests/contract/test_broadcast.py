@@ -13,13 +13,13 @@ ROOTS = range(max(SIZE, 1))
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("root", ROOTS)
 def test_broadcast_gives_everyone_the_tensor_of_the_root(dtype, shape, root):
-    """§2.8 broadcast, §2.5"""
+    """Contract §2.8 broadcast, §2.5"""
     equal(hvd.broadcast(mine(shape, dtype), root), of(root, shape, dtype))
 
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_broadcast_leaves_its_input_alone(root):
-    """§2.8 broadcast"""
+    """Contract §2.8 broadcast"""
     tensor = mine()
     found = hvd.broadcast(tensor, root)
     equal(tensor, mine())
@@ -31,7 +31,7 @@ def test_broadcast_leaves_its_input_alone(root):
 @pytest.mark.parametrize("dtype", MOVED)
 @pytest.mark.parametrize("root", ROOTS)
 def test_broadcast_in_place_writes_into_its_tensor(dtype, root):
-    """§2.2 broadcast_"""
+    """Contract §2.2 broadcast_"""
     tensor, other = mine(dtype=dtype), mine(dtype=dtype)
     found = hvd.broadcast_(tensor, root)
     waited = hvd.synchronize(hvd.broadcast_async_(other, root))
@@ -42,7 +42,7 @@ def test_broadcast_in_place_writes_into_its_tensor(dtype, root):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_broadcast_takes_a_tensor_of_no_dimensions(dtype):
-    """§2.5 0-dim"""
+    """Contract §2.5 0-dim"""
     tensor = torch.tensor(hvd.rank() + 5, dtype=dtype)
     found = hvd.broadcast(tensor, SIZE - 1)
     hvd.broadcast_(tensor, SIZE - 1)
@@ -52,13 +52,13 @@ def test_broadcast_takes_a_tensor_of_no_dimensions(dtype):
 
 @pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0)])
 def test_broadcast_takes_a_tensor_without_elements(shape):
-    """§2.5 zero elements"""
+    """Contract §2.5 zero elements"""
     assert hvd.broadcast(torch.zeros(shape), 0).shape == shape
     assert hvd.broadcast_(torch.zeros(shape), 0).shape == shape
 
 
 def test_broadcast_takes_arguments_by_position():
-    """§2.2"""
+    """Contract §2.2"""
     P = hvd.global_process_set
     found = [hvd.broadcast(mine(), 0, "position", P), hvd.synchronize(hvd.broadcast_async(mine(), 0, "position", P)),
              hvd.broadcast_(mine(), 0, "position", P), hvd.synchronize(hvd.broadcast_async_(mine(), 0, "position", P))]
@@ -67,7 +67,7 @@ def test_broadcast_takes_arguments_by_position():
 
 
 def test_many_async_broadcasts_from_different_roots_are_right():
-    """§2.3 [T]"""
+    """Contract §2.3 [Horovod tests this]"""
     handles = [hvd.broadcast_async(mine((i + 1,)) + i, i % SIZE, name=f"mixed.{i}") for i in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
     for i, tensor in enumerate(found):
@@ -77,7 +77,7 @@ def test_many_async_broadcasts_from_different_roots_are_right():
 @pytest.mark.parametrize("root", [-1, max(SIZE, 1), 1000])
 @pytest.mark.parametrize("verb", ["broadcast", "broadcast_", "broadcast_async", "broadcast_async_"])
 def test_a_root_that_does_not_exist_is_a_value_error(root, verb):
-    """§2.8 broadcast, §2.10"""
+    """Contract §2.8 broadcast, §2.10"""
     error = error_of(getattr(hvd, verb), mine(), root)
     equal(hvd.broadcast(mine(), 0), of(0))
     is_error(error, ValueError)
@@ -86,7 +86,7 @@ def test_a_root_that_does_not_exist_is_a_value_error(root, verb):
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["root", "shape", "dtype", "elements"])
 def test_ranks_that_disagree_about_a_broadcast_all_get_an_error(disagree):
-    """§2.10, §6.2 [T]"""
+    """Contract §2.10, §6.2 [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     shape = {"shape": (6 + odd,), "elements": (2, 3) if odd else (6,)}.get(disagree, (6,))
     dtype = torch.int32 if disagree == "dtype" and odd else torch.float32

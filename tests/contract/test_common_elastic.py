@@ -20,14 +20,14 @@ def state_of(**values):
 
 
 def test_the_results_of_an_update_are_these_flags():
-    """§1.7 HostUpdateResult"""
+    """Contract §1.7 HostUpdateResult"""
     from horovod.runner.elastic.worker import HostUpdateResult
     names = ["no_update", "removed", "added", "mixed"]
     assert [int(getattr(HostUpdateResult, name)) for name in names] == [0, 1, 2, 3]
 
 
 def test_a_state_saves_restores_and_syncs_its_attributes():
-    """§1.7 ObjectState"""
+    """Contract §1.7 ObjectState"""
     state = state_of(epoch=1, batch=2)
     assert (state.epoch, state.batch) == (1, 2)
     state.epoch = 5
@@ -45,7 +45,7 @@ def test_a_state_saves_restores_and_syncs_its_attributes():
 
 
 def test_a_sync_takes_over_what_rank_0_saved():
-    """§1.7 ObjectState.sync"""
+    """Contract §1.7 ObjectState.sync"""
     from horovod.common.elastic import ObjectState
     state = ObjectState(bcast_object=lambda thing, **_: {"epoch": 42}, get_rank=lambda: 1, epoch=0)
     state.sync()
@@ -53,7 +53,7 @@ def test_a_sync_takes_over_what_rank_0_saved():
 
 
 def test_a_plain_state_leaves_saving_to_others():
-    """§1.7 State"""
+    """Contract §1.7 State"""
     from horovod.common.elastic import State
     state = State(bcast_object=bcast, get_rank=lambda: 0)
     for name in ("save", "restore", "sync"):
@@ -62,7 +62,7 @@ def test_a_plain_state_leaves_saving_to_others():
 
 
 def test_callbacks_of_a_reset_are_called_in_order():
-    """§1.7 register_reset_callbacks"""
+    """Contract §1.7 register_reset_callbacks"""
     state, called = state_of(), []
     state.register_reset_callbacks([lambda: called.append(1), lambda: called.append(2)])
     state.register_reset_callbacks([lambda: called.append(3)])
@@ -74,7 +74,7 @@ def test_callbacks_of_a_reset_are_called_in_order():
 
 @pytest.mark.parametrize("results, skip", [([1], True), ([2], False), ([1, 2], False), ([1, 1], True), ([3], False)])
 def test_an_update_of_hosts_interrupts_at_the_next_commit(results, skip):
-    """§1.7 check_host_updates [T]"""
+    """Contract §1.7 check_host_updates [Horovod tests this]"""
     state = state_of(epoch=1)
     state.commit()
     for stamp, result in enumerate(results, 1):
@@ -86,7 +86,7 @@ def test_an_update_of_hosts_interrupts_at_the_next_commit(results, skip):
 
 
 def test_an_older_update_is_no_news():
-    """§1.7 check_host_updates [T]"""
+    """Contract §1.7 check_host_updates [Horovod tests this]"""
     state = state_of()
     state.on_hosts_updated(5, 2)
     with pytest.raises(HostsUpdatedInterrupt):
@@ -111,7 +111,7 @@ class Watched:
     (HostsUpdatedInterrupt(False), ["sync", "on_reset", "sync"]),
     (HostsUpdatedInterrupt(True), ["sync", "on_reset"])], ids=["failure", "update", "update without sync"])
 def test_training_goes_on_after_an_interruption(error, expected, monkeypatch):
-    """§1.7 run_fn"""
+    """Contract §1.7 run_fn"""
     from horovod.common import elastic
     monkeypatch.setattr(elastic.notification_manager, "init", lambda *a, **k: None)
     state, resets, errors = Watched(), [], [error]
@@ -129,7 +129,7 @@ def test_training_goes_on_after_an_interruption(error, expected, monkeypatch):
 
 
 def test_another_error_leaves_the_loop(monkeypatch):
-    """§1.7 run_fn"""
+    """Contract §1.7 run_fn"""
     from horovod.common import elastic
     monkeypatch.setattr(elastic.notification_manager, "init", lambda *a, **k: None)
 

@@ -10,7 +10,7 @@ FLOATS = [torch.float32, torch.float64]
 
 @pytest.mark.parametrize("dtype", [torch.float16, *FLOATS, torch.int32, torch.int64])
 def test_no_compression_is_the_tensor_itself(dtype):
-    """§2.11 none [T]"""
+    """Contract §2.11 none [Horovod tests this]"""
     tensor = mine((5,), dtype)
     compressed, context = hvd.Compression.none.compress(tensor)
     assert compressed is tensor and context is None
@@ -19,7 +19,7 @@ def test_no_compression_is_the_tensor_itself(dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_fp16_makes_floats_half_precision_and_gives_them_back(dtype):
-    """§2.11 fp16 [T]"""
+    """Contract §2.11 fp16 [Horovod tests this]"""
     tensor = torch.randn(5, 5, 5).to(dtype)
     compressed, context = hvd.Compression.fp16.compress(tensor)
     back = hvd.Compression.fp16.decompress(compressed, context)
@@ -29,7 +29,7 @@ def test_fp16_makes_floats_half_precision_and_gives_them_back(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_fp16_leaves_integers_as_they_are(dtype):
-    """§2.11 fp16 [T]"""
+    """Contract §2.11 fp16 [Horovod tests this]"""
     tensor = mine((5,), dtype)
     compressed, context = hvd.Compression.fp16.compress(tensor)
     equal(compressed, tensor)
@@ -37,7 +37,7 @@ def test_fp16_leaves_integers_as_they_are(dtype):
 
 
 def test_compressors_are_classes_with_static_methods():
-    """§2.11"""
+    """Contract §2.11"""
     from horovod.torch.compression import Compressor
     for compressor in (hvd.Compression.none, hvd.Compression.fp16):
         assert isinstance(compressor, type) and issubclass(compressor, Compressor)
@@ -46,12 +46,12 @@ def test_compressors_are_classes_with_static_methods():
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32])
 def test_a_compressed_allreduce_gives_back_the_dtype(dtype):
-    """§2.2 compression"""
+    """Contract §2.2 compression"""
     equal(hvd.allreduce(mine((6,), dtype), op=hvd.Sum, compression=hvd.Compression.fp16), total((6,), dtype))
 
 
 def test_a_compressor_of_ones_own_is_used():
-    """§2.11: a class with compress and decompress"""
+    """Contract §2.11: a class with compress and decompress"""
     from horovod.torch.compression import Compressor
 
     class Halved(Compressor):
@@ -68,7 +68,7 @@ def test_a_compressor_of_ones_own_is_used():
 
 
 def test_bf16_is_there_beside_fp16():
-    """§2.11, issue 20: a bf16 compressor"""
+    """Contract §2.11, issue 20: a bf16 compressor"""
     compressed, context = hvd.Compression.bf16.compress(torch.ones(4))
     assert compressed.dtype == torch.bfloat16
     equal(hvd.Compression.bf16.decompress(compressed, context), torch.ones(4))

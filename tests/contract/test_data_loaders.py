@@ -37,13 +37,13 @@ def loader_of(batches=5, fails_at=None, queue_size=64):
 
 
 def test_a_loader_yields_its_batches_processed():
-    """§2.16 BaseDataLoader"""
+    """Contract §2.16 BaseDataLoader"""
     loader = loader_of(queue_size=None)
     assert list(loader) == list(loader) == [0, 10, 20, 30, 40] and len(loader) == 5
 
 
 def test_the_base_loader_leaves_length_and_iteration_to_others():
-    """§2.16 BaseDataLoader"""
+    """Contract §2.16 BaseDataLoader"""
     from horovod.data import BaseDataLoader
     with pytest.raises(NotImplementedError):
         list(BaseDataLoader())
@@ -53,7 +53,7 @@ def test_the_base_loader_leaves_length_and_iteration_to_others():
 
 @pytest.mark.parametrize("queue_size", [1, 2, 64])
 def test_an_asynchronous_loader_yields_the_same_every_epoch(queue_size):
-    """§2.16 AsyncDataLoaderMixin"""
+    """Contract §2.16 AsyncDataLoaderMixin"""
     loader = loader_of(queue_size=queue_size)
     epochs = [list(loader) for _ in range(3)]
     loader.close_async_loader()
@@ -61,7 +61,7 @@ def test_an_asynchronous_loader_yields_the_same_every_epoch(queue_size):
 
 
 def test_batches_are_loaded_in_another_thread():
-    """§2.16: a daemon thread started on first iteration"""
+    """Contract §2.16: a daemon thread started on first iteration"""
     loader = loader_of()
     before = threading.active_count()
     next(iter(loader))
@@ -72,14 +72,14 @@ def test_batches_are_loaded_in_another_thread():
 
 
 def test_a_queue_of_size_0_loads_in_the_caller():
-    """§2.16: queue size 0"""
+    """Contract §2.16: queue size 0"""
     loader = loader_of(queue_size=0)
     assert list(loader) == [0, 10, 20, 30, 40] and loader.threads == {threading.current_thread()}
     loader.close_async_loader()
 
 
 def test_an_error_of_the_thread_is_raised_where_batches_are_used():
-    """§2.16: an exception is queued and re-raised"""
+    """Contract §2.16: an exception is queued and re-raised"""
     loader = loader_of(fails_at=3)
     found = []
     with pytest.raises(RuntimeError, match="batch 3 cannot be read"):
@@ -90,7 +90,7 @@ def test_an_error_of_the_thread_is_raised_where_batches_are_used():
 
 
 def test_a_loader_can_be_closed_in_the_middle_of_an_epoch():
-    """§2.16 close_async_loader drains the queue"""
+    """Contract §2.16 close_async_loader drains the queue"""
     loader = loader_of(batches=1000, queue_size=2)
     iterator = iter(loader)
     assert [next(iterator), next(iterator)] == [0, 10]
@@ -100,14 +100,14 @@ def test_a_loader_can_be_closed_in_the_middle_of_an_epoch():
 
 
 def test_an_epoch_without_batches_ends():
-    """§2.16: None marks the end"""
+    """Contract §2.16: None marks the end"""
     loader = loader_of(batches=0)
     assert list(loader) == []
     loader.close_async_loader()
 
 
 def test_both_names_are_where_they_were():
-    """§2.16"""
+    """Contract §2.16"""
     from horovod.data import AsyncDataLoaderMixin, BaseDataLoader, data_loader_base
     assert data_loader_base.BaseDataLoader is BaseDataLoader
     assert data_loader_base.AsyncDataLoaderMixin is AsyncDataLoaderMixin

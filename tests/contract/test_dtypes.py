@@ -26,7 +26,7 @@ TAKES = [(verb, dtype) for verb in VERBS for dtype in (REDUCED if "reduce" in ve
 
 @pytest.mark.parametrize("verb, dtype", TAKES)
 def test_every_verb_takes_its_dtypes(verb, dtype):
-    """§2.5 table"""
+    """Contract §2.5 table"""
     call, expected = VERBS[verb]
     shape = (SIZE * 2, 3)
     near(call(mine(shape, dtype)), expected(shape, dtype))
@@ -35,7 +35,7 @@ def test_every_verb_takes_its_dtypes(verb, dtype):
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.uint16])
 @pytest.mark.parametrize("verb", VERBS)
 def test_other_dtypes_are_right_or_a_value_error(verb, dtype):
-    """§2.5: may be widened"""
+    """Contract §2.5: may be widened"""
     call, expected = VERBS[verb]
     shape = (SIZE * 2, 3)
     found = []
@@ -51,7 +51,7 @@ def test_other_dtypes_are_right_or_a_value_error(verb, dtype):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_tensor_that_is_not_contiguous_is_right_or_a_value_error(verb):
-    """§2.5: may be widened"""
+    """Contract §2.5: may be widened"""
     call, expected = VERBS[verb]
     shape = (SIZE * 2, 3)
     tensor = torch.empty(3, SIZE * 2).t().copy_(mine(shape))
@@ -66,7 +66,7 @@ def test_a_tensor_that_is_not_contiguous_is_right_or_a_value_error(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_view_into_another_tensor_is_taken_as_it_is(verb):
-    """§2.5"""
+    """Contract §2.5"""
     call, expected = VERBS[verb]
     shape = (SIZE * 2, 3)
     whole = torch.full((SIZE * 2 + 2, 3), -7.0)
@@ -76,13 +76,13 @@ def test_a_view_into_another_tensor_is_taken_as_it_is(verb):
 
 
 def test_sums_of_small_numbers_are_exact_in_half_precision():
-    """§6.15"""
+    """Contract §6.15"""
     values = torch.arange(-100, 101).to(torch.float16)
     equal(hvd.allreduce(values, op=hvd.Sum), values * SIZE)
 
 
 def test_sums_of_large_integers_are_exact():
-    """§2.6: integers are not added in floating point"""
+    """Contract §2.6: integers are not added in floating point"""
     large = 2 ** 60 // max(SIZE, 1) - hvd.rank()
     found = hvd.allreduce(torch.tensor([large, -large]), op=hvd.Sum)
     expected = sum(2 ** 60 // SIZE - rank for rank in everyone())
@@ -91,7 +91,7 @@ def test_sums_of_large_integers_are_exact():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_infinity_and_not_a_number_travel(dtype):
-    """§2.6 elementwise"""
+    """Contract §2.6 elementwise"""
     tensor = torch.tensor([1.0, 2.0, 3.0], dtype=dtype)
     if hvd.rank() == SIZE - 1:
         tensor[0], tensor[1] = float("inf"), float("nan")
@@ -102,7 +102,7 @@ def test_infinity_and_not_a_number_travel(dtype):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", ["Min", "Max"])
 def test_min_and_max_know_signs(dtype, op):
-    """§2.6"""
+    """Contract §2.6"""
     tensor = torch.tensor([hvd.rank() - 1, 1 - hvd.rank(), 0], dtype=dtype)
     found = hvd.allreduce(tensor, op=getattr(hvd, op))
     rows = torch.stack([torch.tensor([rank - 1, 1 - rank, 0], dtype=dtype) for rank in everyone()])
@@ -112,7 +112,7 @@ def test_min_and_max_know_signs(dtype, op):
 @pytest.mark.parametrize("verb", ["allreduce", "broadcast"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 def test_allreduce_and_broadcast_take_no_dimensions(verb, dtype):
-    """§2.5 0-dim"""
+    """Contract §2.5 0-dim"""
     tensor = torch.tensor(7, dtype=dtype)
     found = hvd.allreduce(tensor, op=hvd.Sum) if verb == "allreduce" else hvd.broadcast(tensor, 0)
     equal(found, torch.tensor(7 * SIZE if verb == "allreduce" else 7, dtype=dtype))
@@ -120,6 +120,6 @@ def test_allreduce_and_broadcast_take_no_dimensions(verb, dtype):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_takes_a_tensor_without_elements(verb):
-    """§2.5 zero elements"""
+    """Contract §2.5 zero elements"""
     call, expected = VERBS[verb]
     equal(call(torch.zeros(0, 3)), expected((0, 3), torch.float32))

@@ -31,13 +31,13 @@ def works():
 
 
 def test_the_internal_error_is_a_runtime_error():
-    """§1.5"""
+    """Contract §1.5"""
     assert issubclass(hvd.HorovodInternalError, RuntimeError)
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_before_init_an_op_is_an_internal_error(call):
-    """§2.10 Horovod not initialised"""
+    """Contract §2.10 Horovod not initialised"""
     hvd.barrier()
     hvd.shutdown()
     error = error_of(CALLS[call])
@@ -49,7 +49,7 @@ def test_before_init_an_op_is_an_internal_error(call):
 
 @pytest.mark.parametrize("call", ["allreduce_async", "allgather", "broadcast", "alltoall", "reducescatter"])
 def test_before_init_an_enqueued_op_is_an_internal_error(call):
-    """§2.10 Horovod not initialised"""
+    """Contract §2.10 Horovod not initialised"""
     hvd.barrier()
     hvd.shutdown()
     error = error_of(CALLS[call])
@@ -74,7 +74,7 @@ DISAGREE = {
 @pytest.mark.parametrize("who", ["first", "last"])
 @at_least(2)
 def test_ranks_that_disagree_about_an_allreduce_all_get_an_error(what, who):
-    """§2.10, §6.2 [T]"""
+    """Contract §2.10, §6.2 [Horovod tests this]"""
     odd = hvd.rank() == (0 if who == "first" else SIZE - 1)
     arguments = {"op": hvd.Sum, **DISAGREE[what](odd)}
     error = error_of(hvd.allreduce, name="wrong", **arguments)
@@ -88,7 +88,7 @@ def test_ranks_that_disagree_about_an_allreduce_all_get_an_error(what, who):
 @pytest.mark.parametrize("what", DISAGREE)
 @at_least(2)
 def test_ranks_that_disagree_in_place_leave_the_runtime_usable(what):
-    """§2.10"""
+    """Contract §2.10"""
     arguments = {"op": hvd.Sum, **DISAGREE[what](hvd.rank() == 0)}
     error = error_of(hvd.allreduce_, name="wrong", **arguments)
     works()
@@ -98,7 +98,7 @@ def test_ranks_that_disagree_in_place_leave_the_runtime_usable(what):
 @at_least(2)
 @power_of_two
 def test_ranks_that_disagree_about_the_kind_of_op_all_get_an_error():
-    """§6.2 op kind"""
+    """Contract §6.2 op kind"""
     error = error_of(hvd.allreduce, torch.ones(6), op=hvd.Adasum if hvd.rank() == 0 else hvd.Sum, name="kind")
     works()
     is_error(error, hvd.HorovodInternalError)
@@ -107,7 +107,7 @@ def test_ranks_that_disagree_about_the_kind_of_op_all_get_an_error():
 @at_least(2)
 @pytest.mark.parametrize("what", ["dtype", "number of elements", "reduction"])
 def test_a_cached_op_that_ranks_come_to_disagree_about_is_an_error(what):
-    """§2.10, §6.3"""
+    """Contract §2.10, §6.3"""
     for _ in range(3):
         hvd.allreduce(torch.ones(6), op=hvd.Sum, name="cached")
     arguments = {"op": hvd.Sum, **DISAGREE[what](hvd.rank() == 0)}
@@ -119,7 +119,7 @@ def test_a_cached_op_that_ranks_come_to_disagree_about_is_an_error(what):
 
 @at_least(2)
 def test_an_error_is_for_its_op_alone():
-    """§6.2: an error response is for that name only"""
+    """Contract §6.2: an error response is for that name only"""
     before = hvd.allreduce_async(mine(), op=hvd.Sum, name="before")
     wrong = hvd.allreduce_async(torch.ones(3 + hvd.rank()), op=hvd.Sum, name="wrong")
     after = hvd.allreduce_async(mine(), op=hvd.Sum, name="after")
@@ -132,7 +132,7 @@ def test_an_error_is_for_its_op_alone():
 
 @at_least(2)
 def test_the_handle_of_a_failed_op_is_done_and_gone():
-    """§2.3"""
+    """Contract §2.3"""
     handle = hvd.allreduce_async(torch.ones(3 + hvd.rank()), op=hvd.Sum, name="wrong")
     error = error_of(hvd.synchronize, handle)
     second = hvd.synchronize(handle)
@@ -142,7 +142,7 @@ def test_the_handle_of_a_failed_op_is_done_and_gone():
 
 @at_least(2)
 def test_many_errors_in_a_row_leave_the_runtime_usable():
-    """§2.10: after an error the runtime stays usable"""
+    """Contract §2.10: after an error the runtime stays usable"""
     errors = [error_of(hvd.allreduce, torch.ones(3 + hvd.rank()), name=f"wrong.{i % 3}") for i in range(30)]
     works()
     for error in errors:
@@ -151,7 +151,7 @@ def test_many_errors_in_a_row_leave_the_runtime_usable():
 
 @at_least(2)
 def test_errors_do_not_depend_on_the_cache():
-    """§2.10, §6.3"""
+    """Contract §2.10, §6.3"""
     with restarted(HOROVOD_CACHE_CAPACITY=0):
         error = error_of(hvd.allreduce, torch.ones(3 + hvd.rank()), name="wrong")
         works()
@@ -160,7 +160,7 @@ def test_errors_do_not_depend_on_the_cache():
 
 @pytest.mark.parametrize("op", [17, -1, "Sum"])
 def test_a_reduction_that_does_not_exist_is_an_error(op):
-    """§2.10, issue 20: bad input"""
+    """Contract §2.10, issue 20: bad input"""
     error = error_of(hvd.allreduce, torch.ones(3), op=op)
     works()
     assert error is not None
@@ -169,7 +169,7 @@ def test_a_reduction_that_does_not_exist_is_an_error(op):
 @pytest.mark.parametrize("thing", [None, 3.0, [1.0, 2.0], "text"])
 @pytest.mark.parametrize("call", ["allreduce", "allgather", "broadcast"])
 def test_what_is_no_tensor_is_an_error(call, thing):
-    """§2.10, issue 20: bad input"""
+    """Contract §2.10, issue 20: bad input"""
     error = error_of(getattr(hvd, call), thing, **({"root_rank": 0} if call == "broadcast" else {}))
     works()
     assert error is not None
@@ -177,7 +177,7 @@ def test_what_is_no_tensor_is_an_error(call, thing):
 
 @pytest.mark.skipif(SIZE != 3, reason="three ranks")
 def test_adasum_on_other_than_a_power_of_two_is_not_implemented():
-    """§2.6 Adasum"""
+    """Contract §2.6 Adasum"""
     error = error_of(hvd.allreduce, torch.ones(4), op=hvd.Adasum)
     group = error_of(hvd.grouped_allreduce, [torch.ones(4)], op=hvd.Adasum)
     works()
@@ -186,7 +186,7 @@ def test_adasum_on_other_than_a_power_of_two_is_not_implemented():
 
 
 def test_wrong_arguments_are_a_type_error():
-    """§2.2"""
+    """Contract §2.2"""
     errors = [error_of(hvd.allreduce), error_of(hvd.allreduce, torch.ones(2), nonsense=1),
               error_of(hvd.broadcast, mine()), error_of(hvd.barrier, process_set=None, nonsense=1)]
     works()
@@ -195,7 +195,7 @@ def test_wrong_arguments_are_a_type_error():
 
 
 def test_the_helper_for_average_is_where_it_was():
-    """§2.1, §1.6"""
+    """Contract §2.1, §1.6"""
     resolve = mpi_ops.handle_average_backwards_compatibility
     assert list(inspect.signature(resolve).parameters) == ["op", "average"]
     assert resolve(None, None) == hvd.Average and resolve(hvd.Sum, None) == hvd.Sum

@@ -20,21 +20,21 @@ def rows_of(counts, rank):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_the_gradient_of_allreduce_is_the_allreduce_of_gradients(dtype, op):
-    """§2.7 allreduce"""
+    """Contract §2.7 allreduce"""
     tensor = leaf((4, 3), dtype)
     hvd.allreduce(tensor, op=getattr(hvd, op)).backward(of(hvd.rank(), (4, 3), dtype) * 2)
     near(tensor.grad, total((4, 3), dtype) * 2 / (SIZE if op == "Average" else 1))
 
 
 def test_the_gradient_of_allreduce_is_scaled_as_its_value_is():
-    """§2.7 allreduce"""
+    """Contract §2.7 allreduce"""
     tensor = leaf((5,))
     hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=2.0, postscale_factor=4.0).backward(torch.ones(5))
     equal(tensor.grad, torch.full((5,), 8.0 * SIZE))
 
 
 def test_the_gradient_of_a_sum_of_an_average():
-    """§2.7 allreduce"""
+    """Contract §2.7 allreduce"""
     tensor = leaf((5,))
     hvd.allreduce(tensor).sum().backward()
     near(tensor.grad, torch.ones(5))
@@ -42,7 +42,7 @@ def test_the_gradient_of_a_sum_of_an_average():
 
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_the_gradients_of_grouped_allreduce(op):
-    """§2.7 grouped_allreduce"""
+    """Contract §2.7 grouped_allreduce"""
     tensors = [leaf((3,)), leaf((2, 2))]
     found = hvd.grouped_allreduce(tensors, op=getattr(hvd, op), prescale_factor=2.0)
     torch.autograd.backward(found, [mine((3,)), mine((2, 2))])
@@ -54,7 +54,7 @@ def test_the_gradients_of_grouped_allreduce(op):
 @pytest.mark.parametrize("counts", [lambda rank: 3, lambda rank: rank + 1, lambda rank: rank * 2],
                          ids=["equal", "uneven", "none of rank 0"])
 def test_the_gradient_of_allgather_is_the_average_of_its_own_rows(dtype, counts):
-    """§2.7 allgather"""
+    """Contract §2.7 allgather"""
     counts = [counts(rank) for rank in everyone()]
     tensor = leaf((counts[hvd.rank()], 2), dtype)
     hvd.allgather(tensor).backward(of(hvd.rank(), (sum(counts), 2), dtype))
@@ -63,7 +63,7 @@ def test_the_gradient_of_allgather_is_the_average_of_its_own_rows(dtype, counts)
 
 
 def test_equal_gradients_of_allgather_come_back_unchanged():
-    """§2.7 allgather [T]"""
+    """Contract §2.7 allgather [Horovod tests this]"""
     tensor = leaf((2, 3))
     upstream = torch.arange(SIZE * 2 * 3, dtype=torch.float32).reshape(SIZE * 2, 3)
     hvd.allgather(tensor).backward(upstream)
@@ -71,7 +71,7 @@ def test_equal_gradients_of_allgather_come_back_unchanged():
 
 
 def test_the_gradients_of_grouped_allgather():
-    """§2.7 grouped_allgather"""
+    """Contract §2.7 grouped_allgather"""
     counts = [[rank + 1 for rank in everyone()], [2 for _ in everyone()]]
     tensors = [leaf((counts[0][hvd.rank()], 2)), leaf((2,))]
     found = hvd.grouped_allgather(tensors)
@@ -85,7 +85,7 @@ def test_the_gradients_of_grouped_allgather():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("root", range(max(SIZE, 1)))
 def test_the_gradient_of_broadcast_is_the_average_at_the_root(dtype, root):
-    """§2.7 broadcast"""
+    """Contract §2.7 broadcast"""
     tensor = leaf((4, 2), dtype)
     hvd.broadcast(tensor, root).backward(of(hvd.rank(), (4, 2), dtype))
     expected = total((4, 2), dtype) / SIZE * (hvd.rank() == root)
@@ -94,7 +94,7 @@ def test_the_gradient_of_broadcast_is_the_average_at_the_root(dtype, root):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_gradient_of_alltoall_goes_back_the_way_its_rows_came(dtype):
-    """§2.7 alltoall"""
+    """Contract §2.7 alltoall"""
     counts = [hvd.rank() + rank + 1 for rank in everyone()]
     tensor = leaf((sum(counts), 2), dtype)
     found, received = hvd.alltoall(tensor, torch.tensor(counts, dtype=torch.int32))
@@ -106,7 +106,7 @@ def test_the_gradient_of_alltoall_goes_back_the_way_its_rows_came(dtype):
 
 
 def test_the_gradient_of_alltoall_without_splits():
-    """§2.7 alltoall"""
+    """Contract §2.7 alltoall"""
     tensor = leaf((SIZE * 2,))
     hvd.alltoall(tensor).backward(mine((SIZE * 2,)))
     equal(tensor.grad, torch.cat([of(rank, (SIZE * 2,))[hvd.rank() * 2:hvd.rank() * 2 + 2] for rank in everyone()]))
@@ -116,7 +116,7 @@ def test_the_gradient_of_alltoall_without_splits():
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 @pytest.mark.parametrize("rows", [SIZE * 2, 7], ids=["even", "uneven"])
 def test_the_gradient_of_reducescatter_is_gathered(dtype, op, rows):
-    """§2.7 reducescatter"""
+    """Contract §2.7 reducescatter"""
     tensor = leaf((rows, 2), dtype)
     found = hvd.reducescatter(tensor, op=getattr(hvd, op), prescale_factor=2.0, postscale_factor=4.0)
     upstream = torch.full(found.shape, float(hvd.rank() + 1), dtype=dtype)
@@ -126,12 +126,12 @@ def test_the_gradient_of_reducescatter_is_gathered(dtype, op, rows):
     for rank in everyone():
         expected[share(rows, rank, SIZE)] = (rank + 1) * 8.0 * (SIZE if op == "Sum" else 1)
     equal(tensor.grad, expected)
-    equal(upstream, kept)  # Horovod multiplies the upstream gradient in place, a quirk [Q]
+    equal(upstream, kept)  # a quirk of Horovod is that it multiplies the upstream gradient in place
 
 
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_the_gradients_of_grouped_reducescatter(op):
-    """§2.7 grouped_reducescatter"""
+    """Contract §2.7 grouped_reducescatter"""
     rows = [SIZE * 2, 5]
     tensors = [leaf((count, 2)) for count in rows]
     found = hvd.grouped_reducescatter(tensors, op=getattr(hvd, op))
@@ -146,7 +146,7 @@ def test_the_gradients_of_grouped_reducescatter(op):
 @at_least(2)
 @pytest.mark.parametrize("verb", ["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
 def test_gradients_stay_within_the_process_set(verb):
-    """§2.7, §5"""
+    """Contract §2.7, §5"""
     with halves() as (half, ranks):
         n, here = len(ranks), ranks.index(hvd.rank())
         tensor = leaf((n * 2,))
@@ -165,21 +165,21 @@ def test_gradients_stay_within_the_process_set(verb):
 
 
 def test_gradients_flow_through_several_ops():
-    """§2.7"""
+    """Contract §2.7"""
     tensor = leaf((SIZE * 2,))
     (hvd.allreduce(hvd.allgather(tensor), op=hvd.Sum) * 3).sum().backward()
     torch.testing.assert_close(tensor.grad, torch.full((SIZE * 2,), 3.0 * SIZE), rtol=1e-6, atol=1e-8)
 
 
 def test_what_needs_no_gradient_gets_none():
-    """§2.7"""
+    """Contract §2.7"""
     assert not hvd.allreduce(mine(), op=hvd.Sum).requires_grad
     assert not hvd.allgather(mine()).requires_grad
     assert not hvd.broadcast(mine(), 0).requires_grad
 
 
 def test_the_gradient_of_a_compressed_allreduce():
-    """§2.7, §2.11"""
+    """Contract §2.7, §2.11"""
     tensor = leaf((5,))
     hvd.allreduce(tensor, op=hvd.Sum, compression=hvd.Compression.fp16).sum().backward()
     equal(tensor.grad, torch.full((5,), float(SIZE)))

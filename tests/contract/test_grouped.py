@@ -12,7 +12,7 @@ SHAPES = [(4,), (4, 3), (4, 3, 2), (4, 0), (9,)]
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", ["Sum", "Average", "Min", "Max"])
 def test_grouped_allreduce_reduces_every_tensor(dtype, op):
-    """§2.2 grouped_allreduce"""
+    """Contract §2.2 grouped_allreduce"""
     found = hvd.grouped_allreduce([mine(shape, dtype) for shape in SHAPES], op=getattr(hvd, op))
     assert isinstance(found, list)
     for tensor, shape in zip(found, SHAPES, strict=True):
@@ -22,7 +22,7 @@ def test_grouped_allreduce_reduces_every_tensor(dtype, op):
 
 
 def test_grouped_allreduce_leaves_its_inputs_alone():
-    """§2.6 out of place [T]"""
+    """Contract §2.6 out of place [Horovod tests this]"""
     tensors = [mine(shape) for shape in SHAPES]
     hvd.grouped_allreduce(tensors, op=hvd.Sum)
     for tensor, shape in zip(tensors, SHAPES):
@@ -30,7 +30,7 @@ def test_grouped_allreduce_leaves_its_inputs_alone():
 
 
 def test_grouped_allreduce_in_place_gives_back_the_same_tensors():
-    """§2.2 grouped_allreduce_"""
+    """Contract §2.2 grouped_allreduce_"""
     tensors, others = [mine(shape) for shape in SHAPES], [mine(shape) for shape in SHAPES]
     found = hvd.grouped_allreduce_(tensors, op=hvd.Sum)
     waited = hvd.synchronize(hvd.grouped_allreduce_async_(others, op=hvd.Sum))
@@ -42,7 +42,7 @@ def test_grouped_allreduce_in_place_gives_back_the_same_tensors():
 
 
 def test_a_group_has_one_handle():
-    """§6.5"""
+    """Contract §6.5"""
     handle = hvd.grouped_allreduce_async([mine((3,)), mine((5,))], op=hvd.Sum, name="one")
     assert type(handle) is int
     hvd.poll(handle)
@@ -52,21 +52,21 @@ def test_a_group_has_one_handle():
 
 
 def test_a_group_is_scaled_as_one_tensor_is():
-    """§2.6"""
+    """Contract §2.6"""
     found = hvd.grouped_allreduce([mine((3,)), mine((5,))], op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.25)
     equal(found[0], total((3,)) / 2)
     equal(found[1], total((5,)) / 2)
 
 
 def test_a_group_may_mix_dtypes():
-    """§2.5, §6.4"""
+    """Contract §2.5, §6.4"""
     found = hvd.grouped_allreduce([mine((6,), dtype) for dtype in REDUCED], op=hvd.Sum)
     for tensor, dtype in zip(found, REDUCED, strict=True):
         equal(tensor, total((6,), dtype))
 
 
 def test_groups_take_the_old_argument_average():
-    """§2.2"""
+    """Contract §2.2"""
     with pytest.warns(DeprecationWarning):
         found = hvd.grouped_allreduce([mine(), mine()], average=False)
     equal(found[1], total())
@@ -74,7 +74,7 @@ def test_groups_take_the_old_argument_average():
 
 
 def test_groups_are_compressed():
-    """§2.2, §2.11"""
+    """Contract §2.2, §2.11"""
     found = hvd.grouped_allreduce([mine((4,)), mine((4,), torch.int64)], op=hvd.Sum, compression=hvd.Compression.fp16)
     equal(found[0], total((4,)))
     equal(found[1], total((4,), torch.int64))
@@ -82,7 +82,7 @@ def test_groups_are_compressed():
 
 @pytest.mark.parametrize("dtype", MOVED)
 def test_grouped_allgather_gathers_every_tensor(dtype):
-    """§2.2 grouped_allgather"""
+    """Contract §2.2 grouped_allgather"""
     rows = [lambda rank: 2, lambda rank: rank, lambda rank: rank + 3]
     tails = [(), (3,), (2, 2)]
     tensors = [mine((count(hvd.rank()), *tail), dtype) for count, tail in zip(rows, tails)]
@@ -97,7 +97,7 @@ def test_grouped_allgather_gathers_every_tensor(dtype):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", ["Sum", "Average"])
 def test_grouped_reducescatter_shares_every_tensor_out(dtype, op):
-    """§2.2 grouped_reducescatter, §2.8"""
+    """Contract §2.2 grouped_reducescatter, §2.8"""
     shapes = [(8,), (SIZE, 2), (5, 3), (1,)]
     found = hvd.grouped_reducescatter([mine(shape, dtype) for shape in shapes], op=getattr(hvd, op))
     waited = hvd.synchronize(hvd.grouped_reducescatter_async([mine(shape, dtype) for shape in shapes],
@@ -113,7 +113,7 @@ def test_grouped_reducescatter_shares_every_tensor_out(dtype, op):
 @at_least(2)
 @pytest.mark.parametrize("verb", ["allreduce", "allgather", "reducescatter"])
 def test_one_wrong_tensor_fails_the_handle_of_its_group(verb):
-    """§6.5 the first error fails the handle"""
+    """Contract §6.5 the first error fails the handle"""
     function = getattr(hvd, f"grouped_{verb}")
     tensors = [mine((8, 2)), mine((8, 2 + (hvd.rank() == 0))), mine((8, 2))]
     error = error_of(function, tensors, name="wrong")
@@ -124,7 +124,7 @@ def test_one_wrong_tensor_fails_the_handle_of_its_group(verb):
 
 @at_least(2)
 def test_a_group_whose_name_is_in_flight_is_refused_as_a_whole():
-    """§6.5 [Q]: upstream leaves part of it queued"""
+    """Contract §6.5 [a quirk of Horovod]: upstream leaves part of it queued"""
     group = [mine((3,)), mine((5,))]
     first = second = None
     if hvd.rank() == 0:
@@ -144,7 +144,7 @@ def test_a_group_whose_name_is_in_flight_is_refused_as_a_whole():
 
 @at_least(2)
 def test_groups_in_different_orders_do_not_block_each_other():
-    """§6.2, §6.5"""
+    """Contract §6.2, §6.5"""
     order = [0, 1, 2] if hvd.rank() % 2 else [2, 1, 0]
     handles = {i: hvd.grouped_allreduce_async([mine((i + 1,)), mine((i + 4,))], op=hvd.Sum, name=f"g{i}")
                for i in order}
@@ -155,7 +155,7 @@ def test_groups_in_different_orders_do_not_block_each_other():
 
 
 def test_groups_are_right_without_group_fusion():
-    """§6.5 HOROVOD_DISABLE_GROUP_FUSION"""
+    """Contract §6.5 HOROVOD_DISABLE_GROUP_FUSION"""
     with restarted(HOROVOD_DISABLE_GROUP_FUSION=1):
         handles = [hvd.grouped_allreduce_async([mine((n,)) for n in (3, 30, 300)], op=hvd.Sum, name=f"g{i}")
                    for i in range(4)]
@@ -170,7 +170,7 @@ def test_groups_are_right_without_group_fusion():
 
 
 def test_a_group_takes_its_arguments_by_position():
-    """§2.2"""
+    """Contract §2.2"""
     P = hvd.global_process_set
     found = [hvd.grouped_allreduce([mine()], None, "g", hvd.Compression.none, hvd.Sum, 2.0, 0.5, P)[0],
              hvd.grouped_allreduce_([mine()], None, "g", hvd.Sum, 2.0, 0.5, P)[0],

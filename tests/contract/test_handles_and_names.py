@@ -20,14 +20,14 @@ def submit_one():
 
 
 def test_handles_are_numbers_from_one_on(anew):
-    """§2.3"""
+    """Contract §2.3"""
     found = [submit_one() for _ in range(5)]
     assert found == [1, 2, 3, 4, 5] and all(type(handle) is int for handle in found)
 
 
 @pytest.mark.parametrize("op", ["barrier", "join"])
 def test_barrier_and_join_take_a_handle_too(op, anew):
-    """§2.3"""
+    """Contract §2.3"""
     first = submit_one()
     getattr(hvd, op)()
     assert submit_one() == first + 2
@@ -35,7 +35,7 @@ def test_barrier_and_join_take_a_handle_too(op, anew):
 
 @at_least(2)
 def test_an_op_that_is_refused_takes_a_handle_too(anew):
-    """§2.3"""
+    """Contract §2.3"""
     refused = error_of(hvd.broadcast_async, mine(), SIZE + 5)
     found = submit_one()
     is_error(refused, ValueError)
@@ -43,7 +43,7 @@ def test_an_op_that_is_refused_takes_a_handle_too(anew):
 
 
 def test_handles_begin_at_one_again_after_shutdown(anew):
-    """§2.3, §2.4"""
+    """Contract §2.3, §2.4"""
     submit_one()
     submit_one()
     hvd.barrier()
@@ -54,7 +54,7 @@ def test_handles_begin_at_one_again_after_shutdown(anew):
 
 @at_least(2)
 def test_unnamed_ops_match_again_after_a_restart():
-    """§2.4: the counter of unnamed ops is reset"""
+    """Contract §2.4: the counter of unnamed ops is reset"""
     if hvd.rank() == 0:  # after this, rank 0 has made one handle more than the others
         error_of(hvd.broadcast_async, mine(), SIZE + 5)
     hvd.barrier()
@@ -64,7 +64,7 @@ def test_unnamed_ops_match_again_after_a_restart():
 
 
 def test_waiting_twice_gives_nothing_the_second_time():
-    """§2.2 synchronize"""
+    """Contract §2.2 synchronize"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum)
     first, second = hvd.synchronize(handle), hvd.synchronize(handle)
     equal(first, total())
@@ -73,12 +73,12 @@ def test_waiting_twice_gives_nothing_the_second_time():
 
 @pytest.mark.parametrize("handle", [0, -1, 123456789])
 def test_waiting_for_an_unknown_handle_gives_nothing(handle):
-    """§2.2 synchronize"""
+    """Contract §2.2 synchronize"""
     assert hvd.synchronize(handle) is None
 
 
 def test_poll_becomes_true_and_then_waiting_is_immediate():
-    """§2.2 poll"""
+    """Contract §2.2 poll"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum)
     while not hvd.poll(handle):
         pass
@@ -88,7 +88,7 @@ def test_poll_becomes_true_and_then_waiting_is_immediate():
 
 @at_least(2)
 def test_poll_is_false_while_another_rank_has_not_submitted():
-    """§2.3 [T]"""
+    """Contract §2.3 [Horovod tests this]"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="polled") if hvd.rank() == 0 else None
     early = [hvd.poll(handle) for _ in range(100)] if hvd.rank() == 0 else []
     hvd.barrier()
@@ -103,7 +103,7 @@ def test_poll_is_false_while_another_rank_has_not_submitted():
 @limit(90)
 @at_least(2)
 def test_of_many_async_ops_some_are_not_done_at_once(verb):
-    """§2.3 [T]"""
+    """Contract §2.3 [Horovod tests this]"""
     count = 24
     calls = {"allreduce": lambda i: hvd.allreduce_async(mine((40000,)), op=hvd.Sum, name=f"poll.{i}"),
              "allgather": lambda i: hvd.allgather_async(mine((40000,)), name=f"poll.{i}"),
@@ -127,7 +127,7 @@ def test_of_many_async_ops_some_are_not_done_at_once(verb):
 
 
 def test_inputs_live_until_the_op_is_done():
-    """§2.3"""
+    """Contract §2.3"""
     handles = [hvd.allreduce_async(mine((5000,)) + i, op=hvd.Sum, name=f"alive.{i}") for i in range(20)]
     waste = [torch.full((5000,), -1.0) for _ in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
@@ -150,7 +150,7 @@ DUPLICATES = {
 @pytest.mark.parametrize("verb", DUPLICATES)
 @at_least(2)
 def test_a_name_in_flight_is_refused_and_the_first_op_completes(verb):
-    """§2.4, §2.10 [T]"""
+    """Contract §2.4, §2.10 [Horovod tests this]"""
     first = error = None
     if hvd.rank() == 0:
         first = outcome(DUPLICATES[verb])
@@ -164,14 +164,14 @@ def test_a_name_in_flight_is_refused_and_the_first_op_completes(verb):
 
 
 def test_a_name_can_be_used_again_when_its_op_is_done():
-    """§2.4"""
+    """Contract §2.4"""
     found = [hvd.allreduce(mine() * i, op=hvd.Sum, name="again") for i in range(10)]
     for i, tensor in enumerate(found):
         equal(tensor, total() * i)
 
 
 def test_one_name_may_be_in_flight_for_different_verbs():
-    """§2.4: names begin with the verb"""
+    """Contract §2.4: names begin with the verb"""
     handles = [submit() for submit in DUPLICATES.values()]
     found = [hvd.synchronize(handle) for handle in handles]
     assert all(tensor is not None for tensor in found)
@@ -181,13 +181,13 @@ def test_one_name_may_be_in_flight_for_different_verbs():
                                   "a\nb\"c\\"],
                          ids=["spaces", "letters", "long", "formats", "quotes"])
 def test_a_name_may_be_any_text(name):
-    """§2.9"""
+    """Contract §2.9"""
     equal(hvd.allreduce(mine(), op=hvd.Sum, name=name), total())
 
 
 @at_least(2)
 def test_names_tell_ops_apart_whatever_their_order():
-    """§2.4"""
+    """Contract §2.4"""
     names = ["first", "second", "third"]
     order = names if hvd.rank() == 0 else names[::-1]
     handles = {name: hvd.allreduce_async(mine() * (names.index(name) + 1), op=hvd.Sum, name=name) for name in order}

@@ -10,7 +10,7 @@ CACHES = pytest.mark.parametrize("capacity", [1024, 0], ids=["with cache", "with
 
 
 def test_join_gives_a_rank():
-    """§2.8 join [T]"""
+    """Contract §2.8 join [Horovod tests this]"""
     found = hvd.join()
     assert type(found) is int and 0 <= found < SIZE
     equal(hvd.allreduce(mine(), op=hvd.Sum), total())
@@ -19,7 +19,7 @@ def test_join_gives_a_rank():
 @pytest.mark.parametrize("last", range(max(SIZE, 1)))
 @CACHES
 def test_join_gives_the_rank_that_joined_last_on_all_ranks(last, capacity):
-    """§2.8 join [T]"""
+    """Contract §2.8 join [Horovod tests this]"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         if hvd.rank() == last:  # only this rank calls it, so that it completes after all others have joined
             outcome(hvd.allreduce, mine(), name="alone", op=hvd.Sum)
@@ -31,7 +31,7 @@ def test_join_gives_the_rank_that_joined_last_on_all_ranks(last, capacity):
 @CACHES
 @at_least(2)
 def test_ranks_with_fewer_batches_add_zeros(capacity):
-    """§6.6, §2.6: Average is by all ranks"""
+    """Contract §6.6, §2.6: Average is by all ranks"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         summed, averaged = [], []
         for batch in range(hvd.rank() + 2):
@@ -49,7 +49,7 @@ def test_ranks_with_fewer_batches_add_zeros(capacity):
 @pytest.mark.parametrize("op", ["Sum", "Min", "Max", "Product"])
 @at_least(2)
 def test_a_joined_rank_adds_zeros_to_every_reduction(dtype, op):
-    """§6.6"""
+    """Contract §6.6"""
     found = outcome(hvd.allreduce, -mine((5, 2), dtype), op=getattr(hvd, op), name="joined") if hvd.rank() else None
     last = hvd.join()
     stack = torch.stack([-of(rank, (5, 2), dtype) * (rank != 0) for rank in everyone()])
@@ -62,7 +62,7 @@ def test_a_joined_rank_adds_zeros_to_every_reduction(dtype, op):
 
 @at_least(2)
 def test_a_joined_rank_takes_part_in_what_it_never_submitted():
-    """§6.6: the shape comes from the others"""
+    """Contract §6.6: the shape comes from the others"""
     lengths = (1, 50, 5000) if hvd.rank() else ()
     found = [outcome(hvd.allreduce, mine((n,)), op=hvd.Sum, name=f"never.{n}") for n in lengths]
     hvd.join()
@@ -72,7 +72,7 @@ def test_a_joined_rank_takes_part_in_what_it_never_submitted():
 
 @at_least(2)
 def test_a_joined_rank_takes_part_in_groups():
-    """§6.6, §6.5"""
+    """Contract §6.6, §6.5"""
     found = outcome(hvd.grouped_allreduce, [mine((3,)), mine((4, 2))], op=hvd.Sum, name="group") if hvd.rank() else None
     hvd.join()
     if found:
@@ -82,7 +82,7 @@ def test_a_joined_rank_takes_part_in_groups():
 
 @at_least(2)
 def test_a_joined_rank_takes_part_in_many_fused_ops():
-    """§6.6, §6.4"""
+    """Contract §6.6, §6.4"""
     lengths = range(1, 30 if hvd.rank() else 1)
     handles = [outcome(hvd.allreduce_async, mine((n,)), op=hvd.Sum, name=f"fused.{n}") for n in lengths]
     found = [outcome(hvd.synchronize, handle) for handle in handles]
@@ -101,7 +101,7 @@ VERBS = {"allgather": lambda: hvd.allgather(torch.ones(4), name="late"),
 @pytest.mark.parametrize("verb", VERBS)
 @at_least(2)
 def test_other_verbs_are_errors_while_a_rank_has_joined(verb, capacity):
-    """§2.10, §6.6 [T]"""
+    """Contract §2.10, §6.6 [Horovod tests this]"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         error = error_of(VERBS[verb]) if hvd.rank() else None
         hvd.join()
@@ -114,7 +114,7 @@ def test_other_verbs_are_errors_while_a_rank_has_joined(verb, capacity):
 @pytest.mark.parametrize("verb", ["allgather", "alltoall"])
 @at_least(2)
 def test_a_cached_verb_is_an_error_too_while_a_rank_has_joined(verb):
-    """§6.3, §6.6 [T]"""
+    """Contract §6.3, §6.6 [Horovod tests this]"""
     for _ in range(3):
         VERBS[verb]()
     error = error_of(VERBS[verb]) if hvd.rank() else None
@@ -125,7 +125,7 @@ def test_a_cached_verb_is_an_error_too_while_a_rank_has_joined(verb):
 
 @at_least(2)
 def test_a_barrier_is_for_those_who_have_not_joined():
-    """§6.2 6."""
+    """Contract §6.2 6."""
     if hvd.rank():
         waited = outcome(hvd.barrier)
     found = hvd.join()
@@ -135,7 +135,7 @@ def test_a_barrier_is_for_those_who_have_not_joined():
 
 @at_least(2)
 def test_an_error_while_a_rank_has_joined_leaves_the_rest_running():
-    """§2.10, §6.6"""
+    """Contract §2.10, §6.6"""
     if hvd.rank():
         error = error_of(hvd.allgather, torch.ones(2), name="wrong")
         found = outcome(hvd.allreduce, mine(), op=hvd.Sum, name="right")
@@ -148,7 +148,7 @@ def test_an_error_while_a_rank_has_joined_leaves_the_rest_running():
 
 @at_least(2)
 def test_ranks_may_join_again_and_again():
-    """§6.6: the joined state clears"""
+    """Contract §6.6: the joined state clears"""
     found = []
     for epoch in range(4):
         first = epoch % SIZE  # this rank has no batch in this epoch
@@ -162,7 +162,7 @@ def test_ranks_may_join_again_and_again():
 
 @at_least(2)
 def test_ops_of_a_set_go_on_while_its_members_have_not_joined():
-    """§6.6, §5"""
+    """Contract §6.6, §5"""
     added = hvd.add_process_set(range(1, SIZE))
     found = outcome(hvd.allreduce, mine(), op=hvd.Sum, name="set", process_set=added) if hvd.rank() else None
     hvd.join()
@@ -173,7 +173,7 @@ def test_ops_of_a_set_go_on_while_its_members_have_not_joined():
 
 @at_least(2)
 def test_gradients_go_on_while_a_rank_has_joined():
-    """§6.6, §2.12"""
+    """Contract §6.6, §2.12"""
     torch.manual_seed(3)
     model = torch.nn.Linear(4, 2)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
@@ -191,5 +191,5 @@ def test_gradients_go_on_while_a_rank_has_joined():
 
 
 def test_join_takes_a_device():
-    """§2.2 join(device=-1)"""
+    """Contract §2.2 join(device=-1)"""
     assert hvd.join(-1) < SIZE and hvd.join(device=-1) < SIZE

@@ -73,7 +73,7 @@ def written(parameter):
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_a_public_function_takes_its_arguments_in_this_order(name):
-    """§2.2, §2.1"""
+    """Contract §2.2, §2.1"""
     wanted = [part for part in SIGNATURES[name].split(", ") if part]
     found = [each for each in map(written, inspect.signature(getattr(hvd, name)).parameters.values()) if each]
     assert found[:len(wanted)] == wanted
@@ -81,7 +81,7 @@ def test_a_public_function_takes_its_arguments_in_this_order(name):
 
 
 def test_init_takes_a_world_and_process_sets():
-    """§1.2 init, §2.1"""
+    """Contract §1.2 init, §2.1"""
     parameters = inspect.signature(hvd.init).parameters
     kinds = {parameter.kind for parameter in parameters.values()}
     assert list(parameters) == ["comm", "process_sets"] or inspect.Parameter.VAR_KEYWORD in kinds
@@ -91,18 +91,18 @@ def test_init_takes_a_world_and_process_sets():
 @pytest.mark.parametrize("name", ["global_process_set", "Average", "Sum", "Adasum", "Min", "Max", "Product",
                                   "Compression", "HorovodInternalError"])
 def test_a_public_thing_is_there(name):
-    """§2.1"""
+    """Contract §2.1"""
     assert hasattr(hvd, name)
 
 
 @pytest.mark.parametrize("name", ["none", "fp16"])
 def test_compressors_are_there(name):
-    """§2.11"""
+    """Contract §2.11"""
     assert callable(getattr(hvd.Compression, name).compress) and callable(getattr(hvd.Compression, name).decompress)
 
 
 def test_a_gpu_is_there_if_torch_sees_one():
-    """§2.1 _check_has_gpu"""
+    """Contract §2.1 _check_has_gpu"""
     assert hvd._check_has_gpu() is torch.cuda.is_available()
 
 
@@ -141,7 +141,7 @@ INNER = {
 
 @pytest.mark.parametrize("module, name", [(module, name) for module, names in INNER.items() for name in names.split()])
 def test_an_inner_module_has_the_name_that_scripts_import(module, name):
-    """§2.1 sub-modules, §1.4–1.7, parity 1.2"""
+    """Contract §2.1 sub-modules, §1.4–1.7, parity 1.2"""
     assert hasattr(importlib.import_module(module), name)
 
 
@@ -149,7 +149,7 @@ def test_an_inner_module_has_the_name_that_scripts_import(module, name):
                                   "HorovodGroupedAllgather", "HorovodAlltoall", "HorovodReducescatter",
                                   "HorovodGroupedReducescatter"])
 def test_the_differentiable_ops_are_functions_of_autograd(name):
-    """§2.2, parity 1.2"""
+    """Contract §2.2, parity 1.2"""
     assert issubclass(getattr(hvd.mpi_ops, name), torch.autograd.Function)
 
 
@@ -159,7 +159,7 @@ METHODS = {"load_state_dict": ({},), "set_backward_passes_per_step": (2,), "sync
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_distributed_optimizer_has_its_methods(name):
-    """§2.12, parity 1.2"""
+    """Contract §2.12, parity 1.2"""
     parameter = torch.nn.Parameter(torch.ones(1))
     hvd.init()
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1), named_parameters=[("p", parameter)])
@@ -168,7 +168,7 @@ def test_the_distributed_optimizer_has_its_methods(name):
 
 
 def test_process_set_errors_have_their_numbers():
-    """§1.3 process-set error codes, parity 1.2"""
+    """Contract §1.3 process-set error codes, parity 1.2"""
     from horovod.common import basics
     names = ["INIT", "DYNAMIC", "UNKNOWN_SET", "FOREIGN_SET", "SHUTDOWN", "EXISTING_SET"]
     names = [f"HOROVOD_PROCESS_SET_ERROR_{name}" for name in names]
@@ -177,7 +177,7 @@ def test_process_set_errors_have_their_numbers():
 
 
 def test_basics_take_the_path_of_a_package():
-    """§1.2 HorovodBasics(pkg_path, *path_parts)"""
+    """Contract §1.2 HorovodBasics(pkg_path, *path_parts)"""
     from horovod.common.basics import HorovodBasics
     made = HorovodBasics(hvd.__file__, "mpi_lib_v2")
     assert made.Average == 0 and made.is_initialized() in (False, True)
@@ -187,20 +187,20 @@ def test_basics_take_the_path_of_a_package():
 
 
 def test_the_version_is_what_horovodrun_prints():
-    """§1.1"""
+    """Contract §1.1"""
     assert isinstance(horovod.__version__, str)
     found = subprocess.run([HOROVODRUN, "--version"], stdout=subprocess.PIPE, text=True, timeout=50)
     assert found.returncode == 0 and horovod.__version__ in found.stdout
 
 
 def test_run_is_that_of_the_runner():
-    """§1.1"""
+    """Contract §1.1"""
     from horovod.runner import run
     assert horovod.run is run
 
 
 def test_the_extension_has_its_file_and_can_be_imported():
-    """§1.1"""
+    """Contract §1.1"""
     import ctypes
     extension = importlib.import_module("horovod.torch.mpi_lib_v2")
     assert ctypes.CDLL(extension.__file__, mode=ctypes.RTLD_GLOBAL).horovod_rank

@@ -62,7 +62,7 @@ def same(found, expected, rtol=1e-4, atol=1e-6):
 # ---- arguments that the factory accepts and refuses
 
 def test_duplicate_names_are_a_value_error_before_init_too():
-    """§2.12 factory checks [T]"""
+    """Contract §2.12 factory checks [Horovod tests this]"""
     hvd.barrier()
     hvd.shutdown()
     model = model_of()
@@ -74,7 +74,7 @@ def test_duplicate_names_are_a_value_error_before_init_too():
 
 @pytest.mark.parametrize("wrong", ["no tuples", "duplicates", "one is missing", "one too many groups"])
 def test_wrong_named_parameters_are_a_value_error(wrong):
-    """§2.12 named_parameters [T]"""
+    """Contract §2.12 named_parameters [Horovod tests this]"""
     model = model_of()
     optimizer = sgd(model.parameters())
     named = {"no tuples": list(model.parameters()),
@@ -88,18 +88,18 @@ def test_wrong_named_parameters_are_a_value_error(wrong):
 
 @pytest.mark.parametrize("passes", [0, -1])
 def test_passes_per_step_below_one_are_a_value_error(passes):
-    """§2.12 factory checks"""
+    """Contract §2.12 factory checks"""
     is_error(error_of(distributed, model_of(), backward_passes_per_step=passes), ValueError)
 
 
 def test_predividing_is_for_averages_only():
-    """§2.12 factory checks"""
+    """Contract §2.12 factory checks"""
     is_error(error_of(distributed, model_of(), op=hvd.Sum, gradient_predivide_factor=2.0), ValueError)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "text", [[1, 2]], "twice"])
 def test_wrong_groups_are_a_value_error(wrong):
-    """§2.12 groups"""
+    """Contract §2.12 groups"""
     model = model_of()
     if wrong == "twice":
         parameters = list(model.parameters())
@@ -108,7 +108,7 @@ def test_wrong_groups_are_a_value_error(wrong):
 
 
 def test_num_groups_is_deprecated_and_works():
-    """§2.12 factory checks"""
+    """Contract §2.12 factory checks"""
     model = model_of()
     with pytest.warns(DeprecationWarning):
         optimizer = distributed(model, num_groups=2)
@@ -116,7 +116,7 @@ def test_num_groups_is_deprecated_and_works():
 
 
 def test_an_optimizer_made_before_init_averages_or_is_refused():
-    """§2.12 factory checks"""
+    """Contract §2.12 factory checks"""
     hvd.barrier()
     hvd.shutdown()
     model = model_of()
@@ -133,7 +133,7 @@ def test_an_optimizer_made_before_init_averages_or_is_refused():
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop])
 def test_the_class_has_the_name_of_its_base_and_is_a_subclass(base):
-    """§2.12 class"""
+    """Contract §2.12 class"""
     model = model_of()
     optimizer = distributed(model, lambda parameters: base(parameters, lr=0.1))
     assert type(optimizer).__name__ == base.__name__ and isinstance(optimizer, base)
@@ -141,7 +141,7 @@ def test_the_class_has_the_name_of_its_base_and_is_a_subclass(base):
 
 
 def test_no_class_of_ours_looks_like_one_of_torch():
-    """§2.12 class [T]"""
+    """Contract §2.12 class [Horovod tests this]"""
     model = model_of()
     kept = distributed(model)
     named = [kind for kind in torch.optim.Optimizer.__subclasses__() if "istributed" in kind.__name__]
@@ -149,7 +149,7 @@ def test_no_class_of_ours_looks_like_one_of_torch():
 
 
 def test_hyper_parameters_travel_in_the_groups():
-    """§2.12 class"""
+    """Contract §2.12 class"""
     model = model_of()
     parameters = list(model.parameters())
     groups = [{"params": parameters[:2], "lr": 0.5, "momentum": 0.3}, {"params": parameters[2:]}]
@@ -160,7 +160,7 @@ def test_hyper_parameters_travel_in_the_groups():
 
 
 def test_names_of_parameters_are_kept():
-    """§2.12 named_parameters [T]"""
+    """Contract §2.12 named_parameters [Horovod tests this]"""
     model = model_of()
     named, unnamed = distributed(model), distributed(model, named=False)
     assert {named._parameter_names[parameter] for parameter in model.parameters()} == \
@@ -170,7 +170,7 @@ def test_names_of_parameters_are_kept():
 
 
 def test_what_it_was_made_with_can_be_read():
-    """§2.12, issue 20: public attributes"""
+    """Contract §2.12, issue 20: public attributes"""
     optimizer = distributed(model_of(), backward_passes_per_step=2, gradient_predivide_factor=2.0, sparse_as_dense=True)
     assert (optimizer.op, optimizer.backward_passes_per_step) == (hvd.Average, 2)
     assert (optimizer.gradient_predivide_factor, optimizer.sparse_as_dense) == (2.0, True)
@@ -190,14 +190,14 @@ BASES = {"SGD": sgd, "SGD plain": lambda p: torch.optim.SGD(p, lr=0.1), "Adam": 
 
 @pytest.mark.parametrize("base", BASES)
 def test_every_optimizer_of_torch_steps_by_the_average(base):
-    """§2.12 hooks"""
+    """Contract §2.12 hooks"""
     model = model_of()
     same(train(model, distributed(model, BASES[base])), alone(BASES[base]), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
 def test_all_ranks_come_to_the_same_parameters(named):
-    """§2.12 hooks"""
+    """Contract §2.12 hooks"""
     model = model_of()
     found = torch.cat([parameter.detach().flatten() for parameter in train(model, distributed(model, named=named))])
     rows = hvd.allgather(found.unsqueeze(0))
@@ -207,14 +207,14 @@ def test_all_ranks_come_to_the_same_parameters(named):
 
 
 def test_named_parameters_may_be_a_generator_or_a_list():
-    """§2.12 named_parameters: an iterable"""
+    """Contract §2.12 named_parameters: an iterable"""
     model = model_of()
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), named_parameters=list(model.named_parameters()))
     same(train(model, optimizer), alone())
 
 
 def test_the_sum_of_gradients():
-    """§2.12 op"""
+    """Contract §2.12 op"""
     model = model_of()
     base = lambda p: torch.optim.SGD(p, lr=0.05)  # noqa: E731
     same(train(model, distributed(model, base, op=hvd.Sum)), alone(base, divide=1))
@@ -222,13 +222,13 @@ def test_the_sum_of_gradients():
 
 @pytest.mark.parametrize("factor", [0.5, 2.0, 8.0])
 def test_predividing_gives_the_same_average(factor):
-    """§2.12 prescale 1/f, postscale f"""
+    """Contract §2.12 prescale 1/f, postscale f"""
     model = model_of()
     same(train(model, distributed(model, gradient_predivide_factor=factor)), alone())
 
 
 def test_compressed_gradients_are_close():
-    """§2.12 hooks, §2.11"""
+    """Contract §2.12 hooks, §2.11"""
     model = model_of()
     found = train(model, distributed(model, compression=hvd.Compression.fp16))
     same(found, alone(), rtol=1e-2, atol=1e-2)
@@ -242,13 +242,13 @@ GROUPS = {"one": lambda model: 1, "two": lambda model: 2, "more than there are":
 
 @pytest.mark.parametrize("groups", GROUPS)
 def test_groups_do_not_change_the_result(groups):
-    """§2.12 groups"""
+    """Contract §2.12 groups"""
     model = model_of()
     same(train(model, distributed(model, groups=GROUPS[groups](model))), alone())
 
 
 def test_groups_with_compression_and_several_passes():
-    """§2.12 groups"""
+    """Contract §2.12 groups"""
     model = model_of()
     found = train(model, distributed(model, groups=2, compression=hvd.Compression.fp16, backward_passes_per_step=2),
                   passes=2)
@@ -257,14 +257,14 @@ def test_groups_with_compression_and_several_passes():
 
 @pytest.mark.parametrize("passes", [2, 3])
 def test_gradients_of_several_passes_are_added_and_then_averaged(passes):
-    """§2.12 backward_passes_per_step"""
+    """Contract §2.12 backward_passes_per_step"""
     model = model_of()
     optimizer = distributed(model, backward_passes_per_step=passes)
     same(train(model, optimizer, passes=passes), alone(passes=passes))
 
 
 def test_passes_per_step_can_be_changed():
-    """§2.12 set_backward_passes_per_step"""
+    """Contract §2.12 set_backward_passes_per_step"""
     model = model_of()
     optimizer = distributed(model)
     optimizer.set_backward_passes_per_step(2)
@@ -273,7 +273,7 @@ def test_passes_per_step_can_be_changed():
 
 @at_least(2)
 def test_a_backward_pass_too_many_is_an_assertion_error():
-    """§2.12 hooks"""
+    """Contract §2.12 hooks"""
     model = model_of()
     optimizer = distributed(model)
     loss_of(model, hvd.rank()).backward()
@@ -284,7 +284,7 @@ def test_a_backward_pass_too_many_is_an_assertion_error():
 
 @at_least(2)
 def test_ranks_may_use_different_parameters():
-    """§2.12 synchronize: force allreduce [T]"""
+    """Contract §2.12 synchronize: force allreduce [Horovod tests this]"""
     torch.manual_seed(7)
     model = torch.nn.ModuleList([torch.nn.Linear(3, 1) for _ in range(SIZE)])
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0),
@@ -298,7 +298,7 @@ def test_ranks_may_use_different_parameters():
 
 
 def test_a_parameter_without_a_gradient_stays_as_it_is():
-    """§2.12 hooks"""
+    """Contract §2.12 hooks"""
     model = torch.nn.ModuleList([torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)])
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0),
                                          named_parameters=model.named_parameters())
@@ -311,7 +311,7 @@ def test_a_parameter_without_a_gradient_stays_as_it_is():
 
 
 def test_a_frozen_parameter_is_left_alone():
-    """§2.12 hooks: parameters that require grad"""
+    """Contract §2.12 hooks: parameters that require grad"""
     model = model_of()
     model[0].weight.requires_grad_(False)
     before = model[0].weight.clone()
@@ -324,7 +324,7 @@ def test_a_frozen_parameter_is_left_alone():
 
 @pytest.mark.parametrize("groups", [None, 2])
 def test_gradients_can_be_clipped_between_synchronize_and_step(groups):
-    """§2.12 skip_synchronize [T]"""
+    """Contract §2.12 skip_synchronize [Horovod tests this]"""
     model = model_of()
     optimizer = distributed(model, groups=groups)
     loss_of(model, hvd.rank()).backward()
@@ -346,7 +346,7 @@ def test_gradients_can_be_clipped_between_synchronize_and_step(groups):
 
 @at_least(2)
 def test_synchronize_makes_gradients_the_average():
-    """§2.12 synchronize"""
+    """Contract §2.12 synchronize"""
     model = model_of()
     optimizer = distributed(model)
     loss_of(model, hvd.rank()).backward()
@@ -362,7 +362,7 @@ def test_synchronize_makes_gradients_the_average():
 
 @at_least(2)
 def test_a_step_after_synchronize_warns_exactly_once():
-    """§2.12 step [T]"""
+    """Contract §2.12 step [Horovod tests this]"""
     model = model_of()
     optimizer = distributed(model)
     loss_of(model, hvd.rank()).backward()
@@ -376,7 +376,7 @@ def test_a_step_after_synchronize_warns_exactly_once():
 
 
 def test_a_plain_step_does_not_warn():
-    """§2.12 step"""
+    """Contract §2.12 step"""
     model = model_of()
     optimizer = distributed(model)
     with warnings.catch_warnings():
@@ -385,7 +385,7 @@ def test_a_plain_step_does_not_warn():
 
 
 def test_step_gives_the_loss_of_its_closure():
-    """§2.12 step(closure)"""
+    """Contract §2.12 step(closure)"""
     model = model_of()
     optimizer = distributed(model)
     loss_of(model, hvd.rank()).backward()
@@ -396,7 +396,7 @@ def test_step_gives_the_loss_of_its_closure():
 
 @at_least(2)
 def test_zero_grad_between_backward_and_step_is_an_assertion_error():
-    """§2.12 zero_grad"""
+    """Contract §2.12 zero_grad"""
     model = model_of()
     optimizer = distributed(model)
     loss_of(model, hvd.rank()).backward()
@@ -408,7 +408,7 @@ def test_zero_grad_between_backward_and_step_is_an_assertion_error():
 
 
 def test_load_state_dict_begins_afresh():
-    """§2.12 load_state_dict"""
+    """Contract §2.12 load_state_dict"""
     model = model_of()
     optimizer = distributed(model)
     train(model, optimizer, steps=2)
@@ -421,7 +421,7 @@ def test_load_state_dict_begins_afresh():
 
 
 def test_a_learning_rate_schedule_works_on_it():
-    """§2.12 class"""
+    """Contract §2.12 class"""
     model, reference = model_of(), model_of()
     optimizer, plain = distributed(model), sgd(reference.parameters())
     schedules = [torch.optim.lr_scheduler.StepLR(each, 1, gamma=0.5) for each in (optimizer, plain)]
@@ -440,7 +440,7 @@ def test_a_learning_rate_schedule_works_on_it():
 
 
 def test_one_rank_steps_as_the_base_optimizer_does():
-    """§2.12: size 1 has no hooks"""
+    """Contract §2.12: size 1 has no hooks"""
     if SIZE != 1:
         pytest.skip("one rank")
     model, reference = model_of(), model_of()
@@ -456,7 +456,7 @@ def test_one_rank_steps_as_the_base_optimizer_does():
 
 
 def test_two_optimizers_of_one_model_do_not_mix():
-    """§2.12 hooks"""
+    """Contract §2.12 hooks"""
     model = model_of()
     halves_of = [list(model[0].named_parameters(prefix="first")), list(model[2].named_parameters(prefix="second"))]
     optimizers = [hvd.DistributedOptimizer(sgd([parameter for _, parameter in named]), named_parameters=named)
@@ -475,7 +475,7 @@ def test_two_optimizers_of_one_model_do_not_mix():
 @at_least(2)
 @pytest.mark.parametrize("groups", [None, 2])
 def test_members_of_a_set_average_among_themselves(groups):
-    """§2.12 process_set"""
+    """Contract §2.12 process_set"""
     with halves() as (half, ranks):
         model = model_of()
         found = train(model, distributed(model, process_set=half, groups=groups))
@@ -484,7 +484,7 @@ def test_members_of_a_set_average_among_themselves(groups):
 
 @at_least(2)
 def test_who_is_not_in_the_set_steps_alone():
-    """§2.12 hooks: only if included"""
+    """Contract §2.12 hooks: only if included"""
     with sets_of([0]) as first:
         model = model_of()
         optimizer = distributed(model, process_set=first)
@@ -521,7 +521,7 @@ def train_embedding(sparse, base, ranks, wrap=None, steps=3):
 @pytest.mark.parametrize("as_dense", [False, True], ids=["sparse", "as dense"])
 @pytest.mark.parametrize("base", ["SGD", "SparseAdam", "Adagrad"])
 def test_sparse_gradients_are_averaged(base, as_dense):
-    """§2.12 sparse gradients"""
+    """Contract §2.12 sparse gradients"""
     make = {"SGD": lambda p: torch.optim.SGD(p, lr=0.1),
             "SparseAdam": lambda p: torch.optim.SparseAdam(list(p), lr=0.1),
             "Adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1)}[base]
@@ -537,7 +537,7 @@ def test_sparse_gradients_are_averaged(base, as_dense):
 
 @at_least(2)
 def test_sparse_gradients_stay_in_their_set():
-    """§2.12 sparse gradients, process_set"""
+    """Contract §2.12 sparse gradients, process_set"""
     make = lambda p: torch.optim.SGD(p, lr=0.1)  # noqa: E731
     with halves() as (half, ranks):
         found = train_embedding(True, make, [hvd.rank()], lambda optimizer, model: hvd.DistributedOptimizer(
@@ -570,7 +570,7 @@ def adasum_reference(base, steps=3):
 @power_of_two
 @pytest.mark.parametrize("base", ["SGD", "SGD plain", "Adam"])
 def test_adasum_combines_the_steps_of_the_ranks(base):
-    """§2.12 Adasum delta optimizer"""
+    """Contract §2.12 Adasum delta optimizer"""
     model = model_of()
     found = train(model, distributed(model, BASES[base], op=hvd.Adasum))
     same(found, adasum_reference(BASES[base]), rtol=1e-3, atol=1e-5)
@@ -578,7 +578,7 @@ def test_adasum_combines_the_steps_of_the_ranks(base):
 
 @power_of_two
 def test_adasum_takes_compression_and_no_names():
-    """§2.12 Adasum delta optimizer"""
+    """Contract §2.12 Adasum delta optimizer"""
     model = model_of()
     found = train(model, distributed(model, BASES["SGD plain"], named=False, op=hvd.Adasum,
                                      compression=hvd.Compression.fp16))
@@ -588,7 +588,7 @@ def test_adasum_takes_compression_and_no_names():
 @power_of_two
 @at_least(2)
 def test_the_adasum_optimizer_cannot_skip_its_synchronization():
-    """§2.12 Adasum delta optimizer"""
+    """Contract §2.12 Adasum delta optimizer"""
     model = model_of()
     optimizer = distributed(model, op=hvd.Adasum)
     nothing = optimizer.synchronize()
@@ -609,7 +609,7 @@ def test_the_adasum_optimizer_cannot_skip_its_synchronization():
 @power_of_two
 @at_least(2)
 def test_the_adasum_optimizer_adds_up_several_passes():
-    """§2.12 Adasum delta optimizer: countdown"""
+    """Contract §2.12 Adasum delta optimizer: countdown"""
     model = model_of()
     optimizer = distributed(model, BASES["SGD plain"], op=hvd.Adasum, backward_passes_per_step=2)
     found = train(model, optimizer, steps=1, passes=2)
@@ -630,14 +630,14 @@ def test_the_adasum_optimizer_adds_up_several_passes():
 
 @at_least(2)
 def test_adasum_in_a_set_is_not_implemented():
-    """§2.12 factory checks"""
+    """Contract §2.12 factory checks"""
     with sets_of([0]) as first:
         error = error_of(distributed, model_of(), op=hvd.Adasum, process_set=first)
     is_error(error, NotImplementedError)
 
 
 def test_adasum_initialises_gradients_with_zeros():
-    """§2.12 Adasum delta optimizer"""
+    """Contract §2.12 Adasum delta optimizer"""
     if SIZE not in (2, 4):
         pytest.skip("two or four ranks")
     model = model_of()
@@ -649,7 +649,7 @@ def test_adasum_initialises_gradients_with_zeros():
 # ---- use with other parts of torch
 
 def test_a_grad_scaler_works_with_it():
-    """§2.12, issue 20: GradScaler"""
+    """Contract §2.12, issue 20: GradScaler"""
     model = model_of()
     optimizer = distributed(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
@@ -666,7 +666,7 @@ def test_a_grad_scaler_works_with_it():
 
 @pytest.mark.parametrize("capacity", [0, 2])
 def test_the_optimizer_does_not_depend_on_the_cache(capacity):
-    """§2.12, §6.3"""
+    """Contract §2.12, §6.3"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         model = model_of()
         found = train(model, distributed(model))
@@ -674,7 +674,7 @@ def test_the_optimizer_does_not_depend_on_the_cache(capacity):
 
 
 def test_other_ops_may_run_between_backward_and_step():
-    """§2.12"""
+    """Contract §2.12"""
     model = model_of()
     optimizer = distributed(model)
     reduced = []

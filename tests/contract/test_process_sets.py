@@ -16,26 +16,26 @@ def table():
 
 @pytest.mark.parametrize("ranks", [[2, 0, 1], (1, 0, 2), range(2, -1, -1), reversed([0, 1, 2]), (r for r in [1, 2, 0])])
 def test_a_set_sorts_its_ranks_whatever_they_come_in(ranks):
-    """§1.4"""
+    """Contract §1.4"""
     made = hvd.ProcessSet(ranks)
     assert made.ranks == [0, 1, 2] and made.process_set_id is None and made.mpi_comm is None
 
 
 @pytest.mark.parametrize("wrong", [["0", "1"], [0, 1.5], [None], 7, object()])
 def test_a_set_of_other_things_than_ranks_is_a_value_error(wrong):
-    """§1.4"""
+    """Contract §1.4"""
     is_error(error_of(hvd.ProcessSet, wrong), ValueError)
 
 
 def test_a_set_that_nobody_registered_has_no_size_and_no_rank():
-    """§1.4"""
+    """Contract §1.4"""
     made = hvd.ProcessSet([0])
     assert made.size() is None and made.rank() is None
     assert made.included() is (hvd.rank() == 0)
 
 
 def test_a_set_says_what_it_is():
-    """§1.4 str [T]"""
+    """Contract §1.4 str [Horovod tests this]"""
     made = hvd.ProcessSet([1, 0])
     assert str(made) == "ProcessSet(process_set_id=None, ranks=[0, 1], mpi_comm=None)"
     known = hvd.global_process_set
@@ -43,20 +43,20 @@ def test_a_set_says_what_it_is():
 
 
 def test_sets_are_compared_by_identity():
-    """§1.4"""
+    """Contract §1.4"""
     one, other = hvd.ProcessSet([0]), hvd.ProcessSet([0])
     assert one != other and len({one, other}) == 2
 
 
 def test_the_global_set_has_id_0_and_all_ranks():
-    """§1.4 [T]"""
+    """Contract §1.4 [Horovod tests this]"""
     known = hvd.global_process_set
     assert known.process_set_id == 0 and known.ranks == list(range(SIZE))
     assert (known.size(), known.rank(), known.included()) == (hvd.size(), hvd.rank(), True)
 
 
 def test_the_size_and_rank_of_a_set_need_a_runtime():
-    """§1.4"""
+    """Contract §1.4"""
     hvd.barrier()
     hvd.shutdown()
     errors = [error_of(hvd.global_process_set.size), error_of(hvd.global_process_set.rank)]
@@ -66,7 +66,7 @@ def test_the_size_and_rank_of_a_set_need_a_runtime():
 
 
 def test_a_made_up_id_is_a_value_error():
-    """§1.4, §2.10"""
+    """Contract §1.4, §2.10"""
     from horovod.common.process_sets import _temp_process_set_object
     made_up = _temp_process_set_object(77)
     errors = [error_of(made_up.size), error_of(made_up.rank),
@@ -78,7 +78,7 @@ def test_a_made_up_id_is_a_value_error():
 
 @at_least(2)
 def test_a_set_has_size_and_ranks_of_its_members_only():
-    """§1.4"""
+    """Contract §1.4"""
     with sets_of([SIZE - 1]) as last:
         size, rank, included = last.size(), error_of(last.rank), last.included()
         inside = last.rank() if included else None
@@ -93,7 +93,7 @@ def test_a_set_has_size_and_ranks_of_its_members_only():
 
 @at_least(2)
 def test_static_sets_get_ids_in_the_order_of_the_list():
-    """§5 static sets"""
+    """Contract §5 static sets"""
     sets = [hvd.ProcessSet([0]), hvd.ProcessSet(range(SIZE - 1, 0, -1))]
     with restarted(process_sets=sets):
         known = table()
@@ -104,7 +104,7 @@ def test_static_sets_get_ids_in_the_order_of_the_list():
 
 @at_least(2)
 def test_static_sets_need_no_dynamic_ones():
-    """§5 static sets"""
+    """Contract §5 static sets"""
     first = hvd.ProcessSet([0])
     with restarted(process_sets=[first], HOROVOD_DYNAMIC_PROCESS_SETS=None):
         found = hvd.allreduce(mine(), op=hvd.Sum, process_set=first) if hvd.rank() == 0 else of(0)
@@ -115,7 +115,7 @@ def test_static_sets_need_no_dynamic_ones():
 
 @at_least(2)
 def test_the_order_of_ranks_in_a_static_set_does_not_matter():
-    """§5 static sets"""
+    """Contract §5 static sets"""
     ranks = list(range(SIZE))[:2]
     pair = hvd.ProcessSet(ranks if hvd.rank() == 0 else ranks[::-1])
     if SIZE == 2:
@@ -127,7 +127,7 @@ def test_the_order_of_ranks_in_a_static_set_does_not_matter():
 
 @at_least(3)
 def test_static_sets_are_looked_up_again_by_a_second_init():
-    """§1.2 init [T]"""
+    """Contract §1.2 init [Horovod tests this]"""
     with restarted(process_sets=[hvd.ProcessSet([0, 1]), hvd.ProcessSet([1, 2])]):
         other = [hvd.ProcessSet([1, 2]), hvd.ProcessSet([0, 1])]
         hvd.init(process_sets=other)
@@ -141,7 +141,7 @@ def test_static_sets_are_looked_up_again_by_a_second_init():
 @pytest.mark.parametrize("twice", [[[0], [0]], [[0], list(range(SIZE))], [[0], []]],
                          ids=["an earlier one", "the global one", "the empty one"])
 def test_a_set_given_twice_is_refused_and_the_runtime_goes_on(twice):
-    """§5 static sets [T]"""
+    """Contract §5 static sets [Horovod tests this]"""
     hvd.barrier()
     hvd.shutdown()
     error = error_of(hvd.init, process_sets=[hvd.ProcessSet(ranks) for ranks in twice])
@@ -160,7 +160,7 @@ def test_a_set_given_twice_is_refused_and_the_runtime_goes_on(twice):
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["content", "number", "size"])
 def test_ranks_that_disagree_about_static_sets_are_refused_on_all_of_them(disagree):
-    """§5 static sets"""
+    """Contract §5 static sets"""
     mine_only = {"content": [[hvd.rank()]], "number": [[0]] * (hvd.rank() == 0), "size": [[0, 1][:hvd.rank() + 1]]}
     if disagree == "size" and SIZE == 2:
         pytest.skip("the pair is the global set")
@@ -178,7 +178,7 @@ def test_ranks_that_disagree_about_static_sets_are_refused_on_all_of_them(disagr
 
 @at_least(2)
 def test_without_dynamic_sets_none_can_be_added():
-    """§5 dynamic sets"""
+    """Contract §5 dynamic sets"""
     with restarted(HOROVOD_DYNAMIC_PROCESS_SETS=None):
         error = error_of(hvd.add_process_set, [0])
     is_error(error, ValueError)
@@ -186,7 +186,7 @@ def test_without_dynamic_sets_none_can_be_added():
 
 @at_least(2)
 def test_add_takes_ranks_and_gives_a_set():
-    """§1.4 add_process_set"""
+    """Contract §1.4 add_process_set"""
     added = hvd.add_process_set([0])
     known, number = table(), added.process_set_id
     removed = hvd.remove_process_set(added)
@@ -196,7 +196,7 @@ def test_add_takes_ranks_and_gives_a_set():
 
 @at_least(2)
 def test_the_same_set_can_be_added_removed_and_added_again():
-    """§1.4 add_process_set [T]"""
+    """Contract §1.4 add_process_set [Horovod tests this]"""
     made = hvd.ProcessSet([0])
     found = []
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_the_same_set_can_be_added_removed_and_added_again():
 @at_least(2)
 @pytest.mark.parametrize("ranks", [[0], list(range(SIZE))], ids=["an added one", "the global one"])
 def test_a_set_that_exists_cannot_be_added_again(ranks):
-    """§5 dynamic sets [T]"""
+    """Contract §5 dynamic sets [Horovod tests this]"""
     with sets_of([0]):
         error = error_of(hvd.add_process_set, ranks)
         equal(hvd.allreduce(mine(), op=hvd.Sum), total())
@@ -220,14 +220,14 @@ def test_a_set_that_exists_cannot_be_added_again(ranks):
 @pytest.mark.parametrize("ranks", [[SIZE], [-1], [0, 0], [0, SIZE + 3]],
                          ids=["too large", "negative", "twice", "one too large"])
 def test_ranks_that_do_not_exist_or_come_twice_are_a_value_error(ranks):
-    """§5 dynamic sets [Q]: upstream crashes"""
+    """Contract §5 dynamic sets [a quirk of Horovod]: upstream crashes"""
     error = error_of(lambda: hvd.add_process_set(ranks))
     equal(hvd.allreduce(mine(), op=hvd.Sum), total())
     is_error(error, ValueError)
 
 
 def test_remove_is_false_for_the_global_set_and_for_strangers():
-    """§5 remove_process_set"""
+    """Contract §5 remove_process_set"""
     assert hvd.remove_process_set(hvd.global_process_set) is False
     assert hvd.remove_process_set(hvd.ProcessSet([0])) is False
     assert hvd.global_process_set.process_set_id == 0
@@ -235,7 +235,7 @@ def test_remove_is_false_for_the_global_set_and_for_strangers():
 
 @at_least(3)
 def test_freed_ids_are_used_again_first_freed_first_and_before_new_ones():
-    """§5 dynamic sets [T]"""
+    """Contract §5 dynamic sets [Horovod tests this]"""
     with restarted(HOROVOD_DYNAMIC_PROCESS_SETS=1):
         sets = [hvd.add_process_set(ranks) for ranks in ([0], [1], [2])]
         first = [made.process_set_id for made in sets]
@@ -247,7 +247,7 @@ def test_freed_ids_are_used_again_first_freed_first_and_before_new_ones():
 
 @at_least(2)
 def test_after_shutdown_ids_start_at_one_again():
-    """§5 shutdown"""
+    """Contract §5 shutdown"""
     with restarted(HOROVOD_DYNAMIC_PROCESS_SETS=1):
         hvd.add_process_set([0])
         hvd.add_process_set([1])
@@ -261,7 +261,7 @@ def test_after_shutdown_ids_start_at_one_again():
 
 @at_least(3)
 def test_an_op_that_waits_in_a_removed_set_ends_with_an_error():
-    """§5 remove_process_set"""
+    """Contract §5 remove_process_set"""
     added = hvd.add_process_set(range(SIZE - 1))
     # The other members of the set never submit this op.
     handle = hvd.allreduce_async(torch.ones(3), name="left.behind", process_set=added) if hvd.rank() == 0 else None
@@ -289,7 +289,7 @@ VERBS = {
 @at_least(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_who_is_not_a_member_gets_a_value_error(verb):
-    """§5 where ops run, §2.10"""
+    """Contract §5 where ops run, §2.10"""
     with sets_of([0]) as first:
         error = error_of(VERBS[verb], first)
     if hvd.rank() == 0:
@@ -300,7 +300,7 @@ def test_who_is_not_a_member_gets_a_value_error(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_set_without_an_id_is_a_type_error(verb):
-    """§2.10"""
+    """Contract §2.10"""
     error = error_of(VERBS[verb], hvd.ProcessSet([0]))
     equal(hvd.allreduce(mine(), op=hvd.Sum), total())
     is_error(error, TypeError)
@@ -308,14 +308,14 @@ def test_a_set_without_an_id_is_a_type_error(verb):
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "barrier"])
 def test_a_set_with_a_made_up_id_is_a_value_error(verb):
-    """§2.10"""
+    """Contract §2.10"""
     from horovod.common.process_sets import _temp_process_set_object
     error = error_of(VERBS[verb], _temp_process_set_object(99))
     is_error(error, ValueError)
 
 
 def test_a_barrier_of_a_made_up_set_is_an_error():
-    """§2.10 [Q]"""
+    """Contract §2.10 [a quirk of Horovod]"""
     from horovod.common.process_sets import _temp_process_set_object
     is_error(error_of(hvd.barrier, process_set=_temp_process_set_object(99)), IndexError, ValueError)
 
@@ -325,7 +325,7 @@ def test_a_barrier_of_a_made_up_set_is_an_error():
 @at_least(2)
 @pytest.mark.parametrize("op", ["Sum", "Average", "Min", "Max", "Product"])
 def test_allreduce_in_a_set_reduces_its_members(op):
-    """§5, §2.6: n is the size of the set"""
+    """Contract §5, §2.6: n is the size of the set"""
     with halves() as (half, ranks):
         found = hvd.allreduce(mine(), op=getattr(hvd, op), process_set=half)
         in_place = mine()
@@ -339,7 +339,7 @@ def test_allreduce_in_a_set_reduces_its_members(op):
 
 @at_least(2)
 def test_grouped_allreduce_in_a_set_reduces_its_members():
-    """§5"""
+    """Contract §5"""
     with halves() as (half, ranks):
         found = hvd.grouped_allreduce([mine((i + 1,)) for i in range(4)], op=hvd.Sum, process_set=half)
     for i, tensor in enumerate(found):
@@ -348,7 +348,7 @@ def test_grouped_allreduce_in_a_set_reduces_its_members():
 
 @at_least(2)
 def test_allgather_in_a_set_concatenates_by_set_rank():
-    """§5, §2.8"""
+    """Contract §5, §2.8"""
     with halves() as (half, ranks):
         found = hvd.allgather(mine((hvd.rank() + 1, 2)), process_set=half)
         group = hvd.grouped_allgather([mine((hvd.rank() + 1, 2)), mine((3,))], process_set=half)
@@ -359,7 +359,7 @@ def test_allgather_in_a_set_concatenates_by_set_rank():
 
 @at_least(2)
 def test_the_root_in_a_set_is_a_global_rank():
-    """§2.8 broadcast [T]"""
+    """Contract §2.8 broadcast [Horovod tests this]"""
     found = []
     with halves() as (half, ranks):
         for root in ranks:
@@ -370,7 +370,7 @@ def test_the_root_in_a_set_is_a_global_rank():
 
 @at_least(3)
 def test_a_root_outside_the_set_is_a_value_error():
-    """§2.10 broadcast root not in set"""
+    """Contract §2.10 broadcast root not in set"""
     with halves() as (half, ranks):
         stranger = next(rank for rank in everyone() if rank not in ranks)
         errors = [error_of(hvd.broadcast, mine(), root, process_set=half) for root in (stranger, SIZE, -1)]
@@ -380,7 +380,7 @@ def test_a_root_outside_the_set_is_a_value_error():
 
 @at_least(2)
 def test_alltoall_in_a_set_splits_by_set_rank():
-    """§5, §2.8"""
+    """Contract §5, §2.8"""
     with halves() as (half, ranks):
         splits = torch.arange(len(ranks), dtype=torch.int32) + half.rank()
         rows = torch.full((int(splits.sum()),), float(hvd.rank()))
@@ -393,7 +393,7 @@ def test_alltoall_in_a_set_splits_by_set_rank():
 
 @at_least(2)
 def test_reducescatter_in_a_set_shares_rows_among_members():
-    """§5, §2.8"""
+    """Contract §5, §2.8"""
     with halves() as (half, ranks):
         found = hvd.reducescatter(mine((7, 2)), op=hvd.Sum, process_set=half)
         average = hvd.reducescatter(mine((7, 2)), process_set=half)
@@ -404,7 +404,7 @@ def test_reducescatter_in_a_set_shares_rows_among_members():
 
 @at_least(2)
 def test_a_barrier_of_a_set_does_not_wait_for_others(shared_folder):
-    """§2.8 barrier [T]"""
+    """Contract §2.8 barrier [Horovod tests this]"""
     odd = [rank for rank in everyone() if rank % 2]
     with sets_of(odd) as others:
         if hvd.rank() in odd:
@@ -416,7 +416,7 @@ def test_a_barrier_of_a_set_does_not_wait_for_others(shared_folder):
 
 @at_least(2)
 def test_one_name_may_be_in_flight_in_several_sets():
-    """§2.4"""
+    """Contract §2.4"""
     with halves() as (half, ranks):
         handles = [hvd.allreduce_async(mine(), name="shared", op=hvd.Sum, process_set=half),
                    hvd.allreduce_async(mine(), name="shared", op=hvd.Sum)]
@@ -427,7 +427,7 @@ def test_one_name_may_be_in_flight_in_several_sets():
 
 @at_least(3)
 def test_overlapping_sets_in_different_orders_do_not_block_each_other():
-    """§5, issue 20: one log, one order"""
+    """Contract §5, issue 20: one log, one order"""
     lists = [[0, 1], [1, 2], [0, 2]]
     with sets_of(*lists) as sets:
         order = [0, 1, 2] if hvd.rank() % 2 == 0 else [2, 1, 0]
@@ -444,7 +444,7 @@ def test_overlapping_sets_in_different_orders_do_not_block_each_other():
 
 @at_least(2)
 def test_a_set_that_waits_does_not_hold_up_another(shared_folder):
-    """§5, issue 20: lanes"""
+    """Contract §5, issue 20: lanes"""
     with halves() as (half, ranks):
         # The last even rank submits only after all odd ranks have finished.
         late = [rank for rank in everyone() if rank % 2 == 0][-1]
@@ -459,7 +459,7 @@ def test_a_set_that_waits_does_not_hold_up_another(shared_folder):
 
 @at_least(2)
 def test_an_error_in_one_set_leaves_the_others_alone():
-    """§5, §2.10"""
+    """Contract §5, §2.10"""
     with halves() as (half, ranks):
         shape = (3 + (half.rank() == 0 and len(ranks) > 1),)
         error = error_of(hvd.allreduce, torch.ones(shape), name="wrong", process_set=half)
@@ -474,7 +474,7 @@ def test_an_error_in_one_set_leaves_the_others_alone():
 @at_least(2)
 @pytest.mark.parametrize("kind", ["add", "remove"])
 def test_ops_in_flight_go_on_while_a_set_is_added_or_removed(kind):
-    """§5 dynamic sets"""
+    """Contract §5 dynamic sets"""
     added = hvd.add_process_set([0])
     handles = [hvd.allreduce_async(mine(), name=f"meanwhile.{i}", op=hvd.Sum) for i in range(5)]
     other = hvd.add_process_set([1]) if kind == "add" else None
@@ -488,7 +488,7 @@ def test_ops_in_flight_go_on_while_a_set_is_added_or_removed(kind):
 
 @at_least(2)
 def test_adasum_and_join_are_for_the_global_set_only():
-    """§5 where ops run, §2.6 Adasum"""
+    """Contract §5 where ops run, §2.6 Adasum"""
     import inspect
     with sets_of([0]) as first:
         error = error_of(hvd.allreduce, torch.ones(3), op=hvd.Adasum, process_set=first)
@@ -498,7 +498,7 @@ def test_adasum_and_join_are_for_the_global_set_only():
 
 @at_least(2)
 def test_broadcast_object_in_a_set_takes_a_global_root():
-    """§2.13"""
+    """Contract §2.13"""
     with halves() as (half, ranks):
         found = hvd.broadcast_object({"from": hvd.rank()}, root_rank=ranks[-1], process_set=half)
     assert found == {"from": ranks[-1]}

@@ -28,7 +28,7 @@ def common(dtype, count=500):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce"])
 def test_a_factor_before_is_applied_to_every_rank(dtype, verb):
-    """§2.6 prescale [T]"""
+    """Contract §2.6 prescale [Horovod tests this]"""
     tensor = common(dtype)
     argument = [tensor.clone()] if "grouped" in verb else tensor.clone()
     found = getattr(hvd, verb)(argument, op=hvd.Sum, prescale_factor=FACTOR)
@@ -38,7 +38,7 @@ def test_a_factor_before_is_applied_to_every_rank(dtype, verb):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce"])
 def test_a_factor_after_is_applied_to_the_sum(dtype, verb):
-    """§2.6 postscale [T]"""
+    """Contract §2.6 postscale [Horovod tests this]"""
     tensor = common(dtype)
     argument = [tensor.clone()] if "grouped" in verb else tensor.clone()
     found = getattr(hvd, verb)(argument, op=hvd.Sum, postscale_factor=FACTOR)
@@ -47,7 +47,7 @@ def test_a_factor_after_is_applied_to_the_sum(dtype, verb):
 
 @pytest.mark.parametrize("dtype", REDUCED)
 def test_both_factors_are_applied(dtype):
-    """§2.6; the sum of half precisions stays in float32 until it is scaled, so it is rounded once"""
+    """Contract §2.6; the sum of half precisions stays in float32 until it is scaled, so it is rounded once"""
     found = hvd.allreduce(common(dtype), op=hvd.Sum, prescale_factor=FACTOR, postscale_factor=2.5)
     summed = scaled(common(dtype), FACTOR).to(torch.float32 if dtype == torch.float16 else dtype) * SIZE
     near(found, scaled(summed, 2.5).to(dtype))
@@ -55,7 +55,7 @@ def test_both_factors_are_applied(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_average_of_integers_is_truncated_toward_zero(dtype):
-    """§2.6 [T]"""
+    """Contract §2.6 [Horovod tests this]"""
     values = torch.tensor([hvd.rank() + 1, -hvd.rank() - 1, hvd.rank() * 3, -7, 7], dtype=dtype)
     found = hvd.allreduce(values)
     sums = sum(numpy.array([rank + 1, -rank - 1, rank * 3, -7, 7]) for rank in everyone())
@@ -64,7 +64,7 @@ def test_an_average_of_integers_is_truncated_toward_zero(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_are_truncated_per_rank_before_they_are_added(dtype):
-    """§2.6 [T]"""
+    """Contract §2.6 [Horovod tests this]"""
     values = torch.tensor([1, -1, 3, -3], dtype=dtype)
     before = hvd.allreduce(values, op=hvd.Sum, prescale_factor=0.5)
     after = hvd.allreduce(values, op=hvd.Sum, postscale_factor=0.5)
@@ -73,7 +73,7 @@ def test_integers_are_truncated_per_rank_before_they_are_added(dtype):
 
 
 def test_an_integer_beyond_the_doubles_is_not_touched_by_factor_one():
-    """§2.6: a factor of exactly 1.0 means no scaling"""
+    """Contract §2.6: a factor of exactly 1.0 means no scaling"""
     odd = 2 ** 53 + 1
     found = hvd.allreduce(torch.tensor([odd]), op=hvd.Max, prescale_factor=1.0, postscale_factor=1.0)
     assert found.item() == odd
@@ -82,7 +82,7 @@ def test_an_integer_beyond_the_doubles_is_not_touched_by_factor_one():
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", ["Min", "Max", "Product"])
 def test_other_reductions_are_scaled_too(dtype, op):
-    """§2.6"""
+    """Contract §2.6"""
     found = hvd.allreduce(mine((6,), dtype), op=getattr(hvd, op), prescale_factor=2.0, postscale_factor=0.5)
     rows = torch.stack([of(rank, (6,), dtype) * 2 for rank in everyone()])
     expected = {"Min": rows.amin(0), "Max": rows.amax(0), "Product": rows.prod(0)}[op] * 0.5
@@ -91,13 +91,13 @@ def test_other_reductions_are_scaled_too(dtype, op):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_an_average_is_scaled_too(dtype):
-    """§2.6: 1/n is folded into the factor after"""
+    """Contract §2.6: 1/n is folded into the factor after"""
     found = hvd.allreduce(common(dtype), prescale_factor=2.0, postscale_factor=4.0)
     torch.testing.assert_close(found, common(dtype) * 8, rtol=1e-3 if dtype == torch.float16 else 1e-6, atol=1e-8)
 
 
 def test_half_precision_is_rounded_to_nearest_even():
-    """§2.6, §6.15"""
+    """Contract §2.6, §6.15"""
     # The products 2049 and 3075 are half way between two numbers of half precision.
     values = torch.tensor([683.0, 1025.5 - 0.5], dtype=torch.float16)
     found = hvd.allreduce(values, op=hvd.Max, prescale_factor=3.0)
@@ -107,14 +107,14 @@ def test_half_precision_is_rounded_to_nearest_even():
 
 
 def test_a_factor_is_a_float_for_single_precision():
-    """§2.6: float32 is multiplied by the factor cast to float"""
+    """Contract §2.6: float32 is multiplied by the factor cast to float"""
     values = torch.rand(2000, generator=torch.Generator().manual_seed(5))
     found = hvd.allreduce(values, op=hvd.Max, prescale_factor=FACTOR)
     equal(found, torch.from_numpy(values.numpy() * numpy.float32(FACTOR)))
 
 
 def test_scaling_leaves_the_input_alone():
-    """§2.6"""
+    """Contract §2.6"""
     values = common(torch.float32)
     hvd.allreduce(values, op=hvd.Sum, prescale_factor=FACTOR, postscale_factor=FACTOR)
     equal(values, common(torch.float32))
@@ -124,7 +124,7 @@ def test_scaling_leaves_the_input_alone():
 @pytest.mark.parametrize("which", ["prescale_factor", "postscale_factor"])
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce", "reducescatter"])
 def test_factors_that_differ_between_ranks_are_an_error(which, verb):
-    """§2.6, §2.10"""
+    """Contract §2.6, §2.10"""
     argument = [torch.ones(4)] if "grouped" in verb else torch.ones(4)
     error = error_of(getattr(hvd, verb), argument, op=hvd.Sum, name="factors", **{which: 1.0 + hvd.rank()})
     found = hvd.allreduce(common(torch.float32), op=hvd.Sum)
@@ -134,14 +134,14 @@ def test_factors_that_differ_between_ranks_are_an_error(which, verb):
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1e-30])
 def test_a_factor_may_be_zero_negative_or_tiny(factor):
-    """§2.6"""
+    """Contract §2.6"""
     found = hvd.allreduce(torch.ones(5), op=hvd.Sum, prescale_factor=factor)
     near(found, torch.full((5,), numpy.float32(factor).item() * SIZE))
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.bool])
 def test_what_is_not_scaled_is_an_error(dtype):
-    """§2.6: scaling of int16, uint16, bool"""
+    """Contract §2.6: scaling of int16, uint16, bool"""
     found = []
     error = error_of(lambda: found.append(hvd.allreduce(torch.ones(4, dtype=dtype), op=hvd.Sum, prescale_factor=0.5)))
     near(hvd.allreduce(common(torch.float32), op=hvd.Sum), common(torch.float32) * SIZE)

@@ -16,7 +16,7 @@ def works():
 
 @at_least(2)
 def test_a_shutdown_of_one_rank_ends_the_ops_of_the_others():
-    """§6.12, §2.10 op in flight when Horovod shuts down"""
+    """Contract §6.12, §2.10 op in flight when Horovod shuts down"""
     handle = hvd.allreduce_async(mine(), name="pending") if hvd.rank() else None
     hvd.barrier()
     if hvd.rank() == 0:
@@ -40,7 +40,7 @@ def test_a_shutdown_of_one_rank_ends_the_ops_of_the_others():
 @at_least(2)
 @pytest.mark.parametrize("verb", ["allgather_async", "alltoall_async", "reducescatter_async", "broadcast_async"])
 def test_pending_ops_of_every_verb_end_with_an_error(verb):
-    """§6.12"""
+    """Contract §6.12"""
     arguments = (torch.ones(12), 1) if "broadcast" in verb else (torch.ones(12),)
     handle, submitted = None, None
     if hvd.rank():
@@ -62,7 +62,7 @@ def test_pending_ops_of_every_verb_end_with_an_error(verb):
 
 @at_least(2)
 def test_a_barrier_and_a_join_end_with_an_error_too(shared_folder):
-    """§6.12"""
+    """Contract §6.12"""
     for waits in (hvd.barrier, hvd.join):
         hvd.allreduce(mine(), name="together")
         if hvd.rank() == 0:
@@ -78,7 +78,7 @@ def test_a_barrier_and_a_join_end_with_an_error_too(shared_folder):
 
 
 def test_ranks_shut_down_together_and_start_again_many_times():
-    """§6.12"""
+    """Contract §6.12"""
     for turn in range(15):
         hvd.allreduce(mine(), name=f"turn.{turn}")
         hvd.shutdown()  # there is no barrier, so that some ranks are earlier than others
@@ -87,7 +87,7 @@ def test_ranks_shut_down_together_and_start_again_many_times():
 
 
 def test_a_restart_with_pending_handles_of_its_own():
-    """§6.12, §2.3"""
+    """Contract §6.12, §2.3"""
     handle = hvd.allreduce_async(mine(), name="pending") if hvd.rank() == 0 and SIZE > 1 else None
     hvd.barrier()
     hvd.shutdown()
@@ -100,7 +100,7 @@ def test_a_restart_with_pending_handles_of_its_own():
 
 @at_least(2)
 def test_shutdown_with_process_sets_ends_them_too():
-    """§5 shutdown, §6.12"""
+    """Contract §5 shutdown, §6.12"""
     with restarted(HOROVOD_DYNAMIC_PROCESS_SETS=1):
         added = hvd.add_process_set([0])
         if added.included():
@@ -115,7 +115,7 @@ def test_shutdown_with_process_sets_ends_them_too():
 
 @at_least(2)
 def test_threads_that_submit_while_another_shuts_down_get_errors():
-    """§6.12, issue 20"""
+    """Contract §6.12, issue 20"""
     stopped, begun, odd = threading.Event(), threading.Event(), []
 
     def submit():
@@ -143,7 +143,7 @@ def test_threads_that_submit_while_another_shuts_down_get_errors():
 @alone
 @pytest.mark.parametrize("how", ["os._exit(0)", "os.kill(os.getpid(), 9)"], ids=["leaves", "is killed"])
 def test_the_death_of_a_rank_is_an_internal_error_on_the_others(how, tmp_path):
-    """§6.12, §2.10 peer dies"""
+    """Contract §6.12, §2.10 peer dies"""
     with Job(tmp_path, 3, f"""
             hvd.init()
             assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [3, 3, 3]
@@ -164,7 +164,7 @@ def test_the_death_of_a_rank_is_an_internal_error_on_the_others(how, tmp_path):
 
 @alone
 def test_a_rank_whose_program_fails_ends_the_ops_of_the_others(tmp_path):
-    """§6.12: exit runs the orderly shutdown"""
+    """Contract §6.12: exit runs the orderly shutdown"""
     with Job(tmp_path, 2, """
             hvd.init()
             hvd.barrier()
@@ -183,7 +183,7 @@ def test_a_rank_whose_program_fails_ends_the_ops_of_the_others(tmp_path):
 
 @alone
 def test_a_rank_that_ends_early_does_not_hang_the_job(tmp_path):
-    """§6.12: shutdown by one rank"""
+    """Contract §6.12: shutdown by one rank"""
     with Job(tmp_path, 2, """
             hvd.init()
             hvd.barrier()
@@ -199,7 +199,7 @@ def test_a_rank_that_ends_early_does_not_hang_the_job(tmp_path):
 
 @alone
 def test_a_job_ends_when_a_rank_is_killed(tmp_path):
-    """§6.12: a killed rank is a transport error"""
+    """Contract §6.12: a killed rank is a transport error"""
     import os
     with Job(tmp_path, 2, """
             hvd.init()
@@ -215,7 +215,7 @@ def test_a_job_ends_when_a_rank_is_killed(tmp_path):
 
 @alone
 def test_survivors_may_start_again_when_all_do(tmp_path):
-    """§6.12: until they call shutdown(); init()"""
+    """Contract §6.12: until they call shutdown(); init()"""
     with Job(tmp_path, 2, """
             for turn in range(3):
                 hvd.init()

@@ -29,7 +29,7 @@ def told(job, words):
 
 @alone
 def test_a_warning_names_the_missing_ranks_and_the_tensors(tmp_path):
-    """§6.9"""
+    """Contract §6.9"""
     with Job(tmp_path, 2, PROGRAM, **CHECK) as job:
         text = told(job, "Missing ranks:")
         job.say("go")
@@ -40,7 +40,7 @@ def test_a_warning_names_the_missing_ranks_and_the_tensors(tmp_path):
 
 @alone
 def test_a_long_list_of_tensors_is_cut_short(tmp_path):
-    """§6.9: at most about six names"""
+    """Contract §6.9: at most about six names"""
     with Job(tmp_path, 2, """
             hvd.init()
             if hvd.rank() == 1:
@@ -58,7 +58,7 @@ def test_a_long_list_of_tensors_is_cut_short(tmp_path):
 
 @alone
 def test_each_missing_rank_has_a_line_of_its_own(tmp_path):
-    """§6.9"""
+    """Contract §6.9"""
     with Job(tmp_path, 3, """
             hvd.init()
             if hvd.rank():
@@ -74,7 +74,7 @@ def test_each_missing_rank_has_a_line_of_its_own(tmp_path):
 
 @alone
 def test_after_the_shutdown_time_all_ranks_get_an_error(tmp_path):
-    """§6.9, §2.10 stall shutdown"""
+    """Contract §6.9, §2.10 stall shutdown"""
     with Job(tmp_path, 2, LATE.format(sets="options = {}").replace('if hvd.rank() == 1:\n        wait_for("go")',
                                                                    'if hvd.rank() == 1:\n        wait_for("error.0")'),
              hold=True, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=2, **CHECK) as job:
@@ -88,7 +88,7 @@ def test_after_the_shutdown_time_all_ranks_get_an_error(tmp_path):
 
 @alone
 def test_a_shutdown_time_below_the_check_time_is_ignored(tmp_path):
-    """§6.9"""
+    """Contract §6.9"""
     with Job(tmp_path, 2, PROGRAM, HOROVOD_STALL_CHECK_TIME_SECONDS=2, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=1) as job:
         told(job, "Missing ranks:")
         job.say("go")
@@ -99,7 +99,7 @@ def test_a_shutdown_time_below_the_check_time_is_ignored(tmp_path):
 
 @alone
 def test_the_check_can_be_switched_off(tmp_path):
-    """§6.9 HOROVOD_STALL_CHECK_DISABLE"""
+    """Contract §6.9 HOROVOD_STALL_CHECK_DISABLE"""
     # A second job has the check on. Its warning shows the time at which the first job would have been warned.
     (tmp_path / "off").mkdir()
     (tmp_path / "on").mkdir()
@@ -114,7 +114,7 @@ def test_the_check_can_be_switched_off(tmp_path):
 
 @alone
 def test_a_set_is_watched_too_and_its_ranks_are_global(tmp_path):
-    """§6.9, §5"""
+    """Contract §6.9, §5"""
     with Job(tmp_path, 3, """
             late = hvd.ProcessSet([1, 2])
             hvd.init(process_sets=[late])
@@ -133,7 +133,7 @@ def test_a_set_is_watched_too_and_its_ranks_are_global(tmp_path):
 
 @alone
 def test_a_cached_tensor_that_stalls_is_reported_too(tmp_path):
-    """§6.3: invalidated so that it can be reported"""
+    """Contract §6.3: invalidated so that it can be reported"""
     with Job(tmp_path, 2, """
             hvd.init()
             for _ in range(5):
@@ -151,7 +151,7 @@ def test_a_cached_tensor_that_stalls_is_reported_too(tmp_path):
 @alone
 @limit(120)
 def test_a_stalled_script_ends_within_45_seconds(tmp_path):
-    """§6.9 test_stall [T]"""
+    """Contract §6.9 test_stall [Horovod tests this]"""
     with Job(tmp_path, 2, """
             import signal
             signal.alarm(45)
@@ -176,7 +176,7 @@ STAMP = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: (WARNING|W|warning)[^\]]*\]"
 @alone
 @pytest.mark.parametrize("hidden", [0, 1])
 def test_a_message_has_its_time_unless_that_is_hidden(hidden, tmp_path):
-    """§6.14 HOROVOD_LOG_HIDE_TIME"""
+    """Contract §6.14 HOROVOD_LOG_HIDE_TIME"""
     with Job(tmp_path, 2, PROGRAM, HOROVOD_LOG_HIDE_TIME=hidden, **CHECK) as job:
         text = told(job, "Missing ranks:")
         job.say("go")
@@ -187,7 +187,7 @@ def test_a_message_has_its_time_unless_that_is_hidden(hidden, tmp_path):
 
 @alone
 def test_warnings_go_to_standard_error(tmp_path):
-    """§6.14"""
+    """Contract §6.14"""
     with Job(tmp_path, 2, PROGRAM, options=["--output-filename", str(tmp_path / "out")], **CHECK) as job:
         wait_for(lambda: any("Missing ranks:" in each.read_text() for each in (tmp_path / "out").glob("rank.*/stderr"))
                  or job.process.poll() is not None, "the warning", 30)
@@ -199,7 +199,7 @@ def test_warnings_go_to_standard_error(tmp_path):
 
 @alone
 def test_the_level_of_messages_can_be_raised(tmp_path):
-    """§6.14 HOROVOD_LOG_LEVEL"""
+    """Contract §6.14 HOROVOD_LOG_LEVEL"""
     (tmp_path / "off").mkdir()
     (tmp_path / "on").mkdir()
     with Job(tmp_path / "off", 2, PROGRAM, HOROVOD_LOG_LEVEL="error", **CHECK) as quiet, \

@@ -26,7 +26,7 @@ def step(model, optimizer):
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_a_state_dict_becomes_that_of_the_root(root):
-    """§2.13 broadcast_parameters [T]"""
+    """Contract §2.13 broadcast_parameters [Horovod tests this]"""
     model, expected = model_of(hvd.rank()), model_of(root)
     model[1].running_mean.fill_(hvd.rank())
     expected[1].running_mean.fill_(root)
@@ -37,7 +37,7 @@ def test_a_state_dict_becomes_that_of_the_root(root):
 
 @pytest.mark.parametrize("kind", ["named parameters", "tensors", "pairs", "dict", "OrderedDict"])
 def test_parameters_may_come_in_lists_and_dicts(kind):
-    """§2.13 broadcast_parameters"""
+    """Contract §2.13 broadcast_parameters"""
     tensors = {"b": mine((3,)), "a": mine((2, 2), torch.int64)}
     given = {"named parameters": list(tensors.items()), "tensors": list(tensors.values()),
              "pairs": [(name, tensor) for name, tensor in tensors.items()], "dict": tensors,
@@ -48,7 +48,7 @@ def test_parameters_may_come_in_lists_and_dicts(kind):
 
 
 def test_parameters_of_a_model_may_be_a_generator_of_names():
-    """§2.13 broadcast_parameters"""
+    """Contract §2.13 broadcast_parameters"""
     model = model_of(hvd.rank())
     hvd.broadcast_parameters(list(model.named_parameters()), 0)
     for parameter, other in zip(model.parameters(), model_of(0).parameters()):
@@ -57,7 +57,7 @@ def test_parameters_of_a_model_may_be_a_generator_of_names():
 
 @at_least(2)
 def test_a_dict_is_sent_in_the_order_of_its_keys():
-    """§2.13 broadcast_parameters: sorted"""
+    """Contract §2.13 broadcast_parameters: sorted"""
     names = ["x", "y", "z"] if hvd.rank() == 0 else ["z", "x", "y"]
     tensors = {name: mine((len(name) + ord(name) % 3,)) for name in names}
     hvd.broadcast_parameters(tensors, 0)
@@ -67,12 +67,12 @@ def test_a_dict_is_sent_in_the_order_of_its_keys():
 
 @pytest.mark.parametrize("wrong", [5, "text", None])
 def test_parameters_of_another_kind_are_a_value_error(wrong):
-    """§2.13 broadcast_parameters"""
+    """Contract §2.13 broadcast_parameters"""
     is_error(error_of(hvd.broadcast_parameters, wrong, root_rank=0), ValueError)
 
 
 def test_integers_and_scalars_among_parameters_are_broadcast_too():
-    """§2.13, §2.5: BatchNorm counts its batches"""
+    """Contract §2.13, §2.5: BatchNorm counts its batches"""
     state = {"count": torch.tensor(hvd.rank() + 3), "mask": torch.tensor([hvd.rank()], dtype=torch.uint8)}
     hvd.broadcast_parameters(state, root_rank=0)
     assert state["count"].item() == 3 and state["mask"].item() == 0
@@ -81,7 +81,7 @@ def test_integers_and_scalars_among_parameters_are_broadcast_too():
 # ---- broadcast_optimizer_state
 
 def all_optimizers():
-    needs = {"SparseAdam", "LBFGS", "Muon"}  # these need other parameters
+    needs = {"SparseAdam", "LBFGS", "Muon"}  # these optimizers need other parameters
     return [name for name in sorted(vars(torch.optim)) if isinstance(getattr(torch.optim, name), type)
             and issubclass(getattr(torch.optim, name), torch.optim.Optimizer) and name not in needs | {"Optimizer"}]
 
@@ -98,7 +98,7 @@ def plain(state):
 @pytest.mark.parametrize("name", all_optimizers())
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "distributed"])
 def test_the_state_of_every_optimizer_becomes_that_of_the_root(name, wrapped):
-    """§2.13 broadcast_optimizer_state [T]"""
+    """Contract §2.13 broadcast_optimizer_state [Horovod tests this]"""
     model = model_of(3)
     optimizer = optimizer_of(name, model, hvd.rank() + 1)
     if wrapped:
@@ -117,7 +117,7 @@ def test_the_state_of_every_optimizer_becomes_that_of_the_root(name, wrapped):
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "RMSprop", "ASGD"])
 def test_types_of_options_and_of_state_are_preserved(name):
-    """§2.13 broadcast_optimizer_state [T]"""
+    """Contract §2.13 broadcast_optimizer_state [Horovod tests this]"""
     model = model_of(3)
     optimizer = optimizer_of(name, model, hvd.rank() + 1)
     step(model, optimizer)
@@ -132,7 +132,7 @@ def test_types_of_options_and_of_state_are_preserved(name):
 
 
 def test_a_root_with_state_fills_ranks_that_have_none():
-    """§2.13 broadcast_optimizer_state: empty state is materialised [T]"""
+    """Contract §2.13 broadcast_optimizer_state: empty state is materialised [Horovod tests this]"""
     model = model_of(3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     if hvd.rank() == 0:
@@ -150,7 +150,7 @@ def test_a_root_with_state_fills_ranks_that_have_none():
 
 @at_least(2)
 def test_materialising_a_state_does_not_move_the_parameters():
-    """§2.13 broadcast_optimizer_state"""
+    """Contract §2.13 broadcast_optimizer_state"""
     model = model_of(3)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -160,7 +160,7 @@ def test_materialising_a_state_does_not_move_the_parameters():
 
 
 def test_gradients_are_zeros_after_materialising_a_state():
-    """§2.13 broadcast_optimizer_state [T]"""
+    """Contract §2.13 broadcast_optimizer_state [Horovod tests this]"""
     model = model_of(3)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -171,7 +171,7 @@ def test_gradients_are_zeros_after_materialising_a_state():
 
 
 def test_options_of_an_optimizer_without_state_are_broadcast():
-    """§2.13; better than upstream, which returns"""
+    """Contract §2.13; better than upstream, which returns"""
     model = model_of(3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (hvd.rank() + 1))
     hvd.broadcast_optimizer_state(optimizer, root_rank=SIZE - 1)
@@ -179,7 +179,7 @@ def test_options_of_an_optimizer_without_state_are_broadcast():
 
 
 def test_options_of_several_groups_are_broadcast():
-    """§2.13 param-group options"""
+    """Contract §2.13 param-group options"""
     model = model_of(3)
     factor = hvd.rank() + 1
     optimizer = torch.optim.Adam([{"params": model[0].parameters(), "lr": 0.1 * factor, "note": f"from {factor}"},
@@ -191,7 +191,7 @@ def test_options_of_several_groups_are_broadcast():
 
 
 def test_lbfgs_is_a_value_error():
-    """§2.13 broadcast_optimizer_state"""
+    """Contract §2.13 broadcast_optimizer_state"""
     error = error_of(hvd.broadcast_optimizer_state, torch.optim.LBFGS(model_of(3).parameters()), root_rank=0)
     is_error(error, ValueError)
 
@@ -199,7 +199,7 @@ def test_lbfgs_is_a_value_error():
 @pytest.mark.parametrize("base", [lambda p: torch.optim.SparseAdam(list(p), lr=0.1),
                                   lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)], ids=["SparseAdam", "SGD"])
 def test_the_state_of_sparse_embeddings_is_broadcast(base):
-    """§2.13 broadcast_optimizer_state: sparse zero grads"""
+    """Contract §2.13 broadcast_optimizer_state: sparse zero grads"""
     torch.manual_seed(hvd.rank())
     model = torch.nn.Embedding(6, 2, sparse=True)
     hvd.broadcast_parameters(model.state_dict(), 0)
@@ -216,7 +216,7 @@ def test_the_state_of_sparse_embeddings_is_broadcast(base):
 
 @at_least(2)
 def test_training_goes_on_from_a_checkpoint_of_the_root():
-    """§2.13 [T]"""
+    """Contract §2.13 [Horovod tests this]"""
     def train(model, optimizer, steps):
         for _ in range(steps):
             optimizer.zero_grad()
@@ -247,13 +247,13 @@ def test_training_goes_on_from_a_checkpoint_of_the_root():
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_an_object_becomes_that_of_the_root(root):
-    """§2.13 broadcast_object [T]"""
+    """Contract §2.13 broadcast_object [Horovod tests this]"""
     found = hvd.broadcast_object({"rank": hvd.rank(), "list": list(range(hvd.rank()))}, root_rank=root)
     assert found == {"rank": root, "list": list(range(root))}
 
 
 def test_the_root_gets_its_own_object():
-    """§2.13 broadcast_object"""
+    """Contract §2.13 broadcast_object"""
     made = [hvd.rank()]
     found = hvd.broadcast_object(made, root_rank=0, name="own")
     assert (found is made) if hvd.rank() == 0 else (found == [0])
@@ -262,7 +262,7 @@ def test_the_root_gets_its_own_object():
 @pytest.mark.parametrize("kind", [lambda: lambda x: x + 1, lambda: "text ≥", lambda: None, lambda: torch.ones(3),
                                   lambda: b"x" * 3_000_000], ids=["lambda", "text", "None", "tensor", "large"])
 def test_an_object_may_be_anything_that_cloudpickle_takes(kind):
-    """§2.13 broadcast_object"""
+    """Contract §2.13 broadcast_object"""
     made = kind()
     found = hvd.broadcast_object(made if hvd.rank() == 0 else None, 0, "anything")
     if callable(made):
@@ -275,7 +275,7 @@ def test_an_object_may_be_anything_that_cloudpickle_takes(kind):
 
 @at_least(2)
 def test_an_object_is_broadcast_within_a_set():
-    """§2.13 broadcast_object(process_set)"""
+    """Contract §2.13 broadcast_object(process_set)"""
     with halves() as (half, ranks):
         found = hvd.broadcast_object(hvd.rank(), root_rank=ranks[-1], process_set=half)
     assert found == ranks[-1]

@@ -47,43 +47,43 @@ def compare(dimensions, count=lambda rank: 6, dtype=torch.float32, steps=2, **op
 
 @pytest.mark.parametrize("dimensions", SHAPES)
 def test_it_normalises_as_if_all_ranks_were_one_batch(dimensions):
-    """§2.14"""
+    """Contract §2.14"""
     compare(dimensions)
 
 
 def test_batches_of_ranks_may_differ_in_size():
-    """§2.14: counts are gathered"""
+    """Contract §2.14: counts are gathered"""
     compare("4-D", count=lambda rank: rank + 2)
 
 
 @at_least(2)
 def test_a_rank_may_have_a_single_row():
-    """§2.14: counts are gathered"""
+    """Contract §2.14: counts are gathered"""
     compare("2-D", count=lambda rank: 1 if rank == 0 else 4)
 
 
 @pytest.mark.parametrize("options", [dict(affine=False), dict(track_running_stats=False), dict(momentum=0.3),
                                      dict(eps=0.1), dict(momentum=None)], ids=lambda options: ",".join(options))
 def test_its_options_are_those_of_batch_norm(options):
-    """§2.14 signature"""
+    """Contract §2.14 signature"""
     compare("4-D", **options)
 
 
 def test_double_precision_is_kept():
-    """§2.14"""
+    """Contract §2.14"""
     ours, _ = compare("3-D", dtype=torch.float64)
     assert ours.running_mean.dtype == torch.float64
 
 
 def test_gradients_of_weight_and_bias_stay_local():
-    """§2.14"""
+    """Contract §2.14"""
     layer = hvd.SyncBatchNorm(5)
     layer(batch_of(hvd.rank(), (5,))).backward(torch.full((6, 5), float(hvd.rank() + 1)))
     near(layer.bias.grad, torch.full((5,), 6.0 * (hvd.rank() + 1)))
 
 
 def test_in_evaluation_it_is_ordinary_batch_norm():
-    """§2.14 eval mode"""
+    """Contract §2.14 eval mode"""
     ours, plain = compare("4-D")
     ours.eval(), plain.eval()
     inputs = batch_of(hvd.rank() + 7, SHAPES["4-D"])
@@ -94,7 +94,7 @@ def test_in_evaluation_it_is_ordinary_batch_norm():
 
 @at_least(2)
 def test_in_evaluation_ranks_need_not_meet():
-    """§2.14 eval mode"""
+    """Contract §2.14 eval mode"""
     layer = hvd.SyncBatchNorm(5).eval()
     for _ in range(hvd.rank() + 1):
         layer(batch_of(hvd.rank(), (5,)))
@@ -102,12 +102,12 @@ def test_in_evaluation_ranks_need_not_meet():
 
 @pytest.mark.parametrize("shape", [(5,), ()])
 def test_fewer_than_two_dimensions_are_a_value_error(shape):
-    """§2.14"""
+    """Contract §2.14"""
     is_error(error_of(hvd.SyncBatchNorm(5), torch.ones(shape)), ValueError)
 
 
 def test_it_is_a_batch_norm_of_torch():
-    """§2.14"""
+    """Contract §2.14"""
     from torch.nn.modules.batchnorm import _BatchNorm
     layer = hvd.SyncBatchNorm(5, 1e-3, 0.2, True, True)
     assert isinstance(layer, _BatchNorm) and (layer.num_features, layer.eps, layer.momentum) == (5, 1e-3, 0.2)
@@ -115,7 +115,7 @@ def test_it_is_a_batch_norm_of_torch():
 
 
 def test_several_layers_one_after_the_other_work():
-    """§2.14: fixed names, one in flight at a time"""
+    """Contract §2.14: fixed names, one in flight at a time"""
     torch.manual_seed(1)
     layers = torch.nn.Sequential(torch.nn.Linear(5, 5), hvd.SyncBatchNorm(5), torch.nn.ReLU(), hvd.SyncBatchNorm(5))
     torch.manual_seed(1)
@@ -129,7 +129,7 @@ def test_several_layers_one_after_the_other_work():
 
 
 def test_a_model_with_it_trains_as_one_process_does():
-    """§2.14, §2.12"""
+    """Contract §2.14, §2.12"""
     def made(norm):
         torch.manual_seed(5)
         return torch.nn.Sequential(torch.nn.Linear(5, 4), norm(4), torch.nn.Linear(4, 1))
@@ -149,7 +149,7 @@ def test_a_model_with_it_trains_as_one_process_does():
 
 
 def test_one_rank_is_ordinary_batch_norm():
-    """§2.14 size 1"""
+    """Contract §2.14 size 1"""
     if SIZE != 1:
         pytest.skip("one rank")
     compare("2-D")

@@ -48,7 +48,7 @@ def of_tensor(events, name):
 
 
 def test_the_timeline_tells_of_an_allreduce_at_once(shared_folder):
-    """§6.10 [T], §2.4"""
+    """Contract §6.10 [Horovod tests this], §2.4"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path, HOROVOD_TIMELINE_MARK_CYCLES=1):
         hvd.allreduce(torch.ones(3), name="test_allreduce")
@@ -57,7 +57,7 @@ def test_the_timeline_tells_of_an_allreduce_at_once(shared_folder):
 
 
 def test_the_file_begins_with_the_time_of_its_start(shared_folder):
-    """§6.10 header"""
+    """Contract §6.10 header"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3), name="one")
@@ -69,7 +69,7 @@ def test_the_file_begins_with_the_time_of_its_start(shared_folder):
 
 
 def test_a_tensor_is_negotiated_then_reduced_then_described(shared_folder):
-    """§6.10 sequence per tensor"""
+    """Contract §6.10 sequence per tensor"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3), name="sequence")
@@ -97,7 +97,7 @@ def test_a_tensor_is_negotiated_then_reduced_then_described(shared_folder):
 
 
 def test_every_tensor_is_a_process_with_a_number_of_its_own(shared_folder):
-    """§6.10 process_name, process_sort_index"""
+    """Contract §6.10 process_name, process_sort_index"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         for name in ("a", "b", "a"):
@@ -128,7 +128,7 @@ OPS = {
 
 @pytest.mark.parametrize("op", OPS)
 def test_every_op_has_its_word(op, shared_folder):
-    """§6.10 OPs, §2.4 prefixes"""
+    """Contract §6.10 OPs, §2.4 prefixes"""
     if op == "ADASUM" and SIZE not in (1, 2, 4):
         pytest.skip("a power of two")
     path = shared_folder / "timeline.json"
@@ -143,7 +143,7 @@ def test_every_op_has_its_word(op, shared_folder):
                                           ("grouped_allgather", "grouped_allgather"),
                                           ("grouped_reducescatter", "grouped_reducescatter")])
 def test_members_of_a_group_are_numbered(verb, prefix, shared_folder):
-    """§2.4"""
+    """Contract §2.4"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         error = error_of(getattr(hvd, verb), [torch.ones(4), torch.ones(8)], name="base")
@@ -153,7 +153,7 @@ def test_members_of_a_group_are_numbered(verb, prefix, shared_folder):
 
 
 def test_unnamed_ops_are_called_by_their_handle(shared_folder):
-    """§2.4"""
+    """Contract §2.4"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3))
@@ -163,7 +163,7 @@ def test_unnamed_ops_are_called_by_their_handle(shared_folder):
 
 @pytest.mark.parametrize("mark", [True, False])
 def test_cycles_are_marked_on_request_only(mark, shared_folder):
-    """§6.10 cycle marker"""
+    """Contract §6.10 cycle marker"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         hvd.start_timeline(str(path), mark_cycles=mark)
@@ -178,7 +178,7 @@ def test_cycles_are_marked_on_request_only(mark, shared_folder):
 
 
 def test_only_rank_0_writes_where_it_was_told(shared_folder):
-    """§6.10 only the coordinator writes"""
+    """Contract §6.10 only the coordinator writes"""
     path = shared_folder / f"timeline.{hvd.rank()}.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3), name="who")
@@ -190,7 +190,7 @@ def test_only_rank_0_writes_where_it_was_told(shared_folder):
 
 
 def test_a_dynamic_timeline_waits_until_it_is_started(shared_folder):
-    """§6.10 DYNAMIC"""
+    """Contract §6.10 DYNAMIC"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         hvd.allreduce(torch.ones(3), name="before")
@@ -210,7 +210,7 @@ def test_a_dynamic_timeline_waits_until_it_is_started(shared_folder):
 
 
 def test_the_timeline_may_go_from_file_to_file(shared_folder):
-    """§6.10 start_timeline"""
+    """Contract §6.10 start_timeline"""
     paths = [shared_folder / f"{i}.json" for i in range(3)]
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         for i, path in enumerate(paths):
@@ -228,7 +228,7 @@ def test_the_timeline_may_go_from_file_to_file(shared_folder):
 
 
 def test_starting_with_the_file_that_is_written_changes_nothing(shared_folder):
-    """§6.10 start_timeline: a no-op"""
+    """Contract §6.10 start_timeline: a no-op"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         hvd.start_timeline(str(path))
@@ -241,7 +241,7 @@ def test_starting_with_the_file_that_is_written_changes_nothing(shared_folder):
 
 
 def test_starting_anew_empties_the_file(shared_folder):
-    """§6.10 start_timeline truncates"""
+    """Contract §6.10 start_timeline truncates"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         for name in ("old", "new"):
@@ -256,7 +256,7 @@ def test_starting_anew_empties_the_file(shared_folder):
 
 
 def test_stopping_twice_or_without_a_start_is_no_error():
-    """§1.2 stop_timeline"""
+    """Contract §1.2 stop_timeline"""
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         errors = [error_of(hvd.stop_timeline), error_of(hvd.stop_timeline)]
         equal(hvd.allreduce(mine(), op=hvd.Sum), total())
@@ -264,14 +264,14 @@ def test_stopping_twice_or_without_a_start_is_no_error():
 
 
 def test_a_timeline_that_was_not_asked_for_at_init_is_a_value_error(shared_folder):
-    """§1.2 start_timeline"""
+    """Contract §1.2 start_timeline"""
     with restarted(HOROVOD_TIMELINE=None):
         error = error_of(hvd.start_timeline, str(shared_folder / "timeline.json"))
     is_error(error, ValueError)
 
 
 def test_start_and_stop_need_a_runtime():
-    """§1.2 start_timeline, stop_timeline"""
+    """Contract §1.2 start_timeline, stop_timeline"""
     hvd.barrier()
     hvd.shutdown()
     errors = [error_of(hvd.start_timeline, "/tmp/never"), error_of(hvd.stop_timeline)]
@@ -282,7 +282,7 @@ def test_start_and_stop_need_a_runtime():
 
 @pytest.mark.parametrize("path", ["/proc/no/such/folder/timeline.json", "/"])
 def test_a_path_that_cannot_be_written_leaves_the_runtime_usable(path):
-    """§6.10, issue 20: bad input"""
+    """Contract §6.10, issue 20: bad input"""
     with restarted(HOROVOD_TIMELINE="DYNAMIC"):
         error = error_of(hvd.start_timeline, path)
         found = hvd.allreduce(mine(), op=hvd.Sum)
@@ -293,7 +293,7 @@ def test_a_path_that_cannot_be_written_leaves_the_runtime_usable(path):
 
 @at_least(2)
 def test_ops_of_process_sets_are_in_the_timeline(shared_folder):
-    """§6.10, §5"""
+    """Contract §6.10, §5"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         added = hvd.add_process_set([0])
@@ -305,7 +305,7 @@ def test_ops_of_process_sets_are_in_the_timeline(shared_folder):
 
 
 def test_names_in_the_timeline_are_escaped(shared_folder):
-    """§6.10 valid JSON, §2.9"""
+    """Contract §6.10 valid JSON, §2.9"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3), name='quote " backslash \\ line\n ≥')
@@ -317,7 +317,7 @@ def test_names_in_the_timeline_are_escaped(shared_folder):
 
 @alone
 def test_the_file_is_valid_after_the_job_was_killed(tmp_path):
-    """§6.10, issue 20: even after SIGKILL"""
+    """Contract §6.10, issue 20: even after SIGKILL"""
     path = tmp_path / "timeline.json"
     with Job(tmp_path, 2, """
             hvd.init()
@@ -339,7 +339,7 @@ def test_the_file_is_valid_after_the_job_was_killed(tmp_path):
 
 @alone
 def test_the_timeline_of_an_ended_job_is_complete(tmp_path):
-    """§6.10"""
+    """Contract §6.10"""
     path = tmp_path / "timeline.json"
     with Job(tmp_path, 2, """
             hvd.init()

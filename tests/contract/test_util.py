@@ -12,7 +12,7 @@ pytestmark = alone
 
 
 def test_a_cached_function_is_called_once_per_arguments():
-    """§1.6 _cache [T]"""
+    """Contract §1.6 _cache [Horovod tests this]"""
     calls = []
 
     @util._cache
@@ -24,7 +24,7 @@ def test_a_cached_function_is_called_once_per_arguments():
 
 
 def test_env_sets_variables_and_puts_them_back():
-    """§1.6 env [T]"""
+    """Contract §1.6 env [Horovod tests this]"""
     os.environ["CONTRACT_OLD"], _ = "old", os.environ.pop("CONTRACT_NEW", None)
     with util.env(CONTRACT_OLD="changed", CONTRACT_NEW="new", CONTRACT_NONE=None):
         assert (os.environ["CONTRACT_OLD"], os.environ["CONTRACT_NEW"]) == ("changed", "new")
@@ -33,14 +33,14 @@ def test_env_sets_variables_and_puts_them_back():
 
 
 def test_env_puts_variables_back_after_an_error():
-    """§1.6 env [T]"""
+    """Contract §1.6 env [Horovod tests this]"""
     with pytest.raises(KeyError), util.env(CONTRACT_NEW="new"):
         raise KeyError
     assert "CONTRACT_NEW" not in os.environ
 
 
 def test_op_and_average_are_resolved():
-    """§1.6 get_average_backwards_compatibility_fun"""
+    """Contract §1.6 get_average_backwards_compatibility_fun"""
     class Ops:
         Average, Sum, Adasum = 0, 1, 2
 
@@ -58,14 +58,14 @@ def test_op_and_average_are_resolved():
 @pytest.mark.parametrize("number, expected", [(0, False), (1, True), (2, True), (3, False), (4, True), (6, False),
                                               (1024, True), (1023, False)])
 def test_powers_of_two_are_known(number, expected):
-    """§1.6 num_rank_is_power_2"""
+    """Contract §1.6 num_rank_is_power_2"""
     assert util.num_rank_is_power_2(number) is expected
 
 
 @pytest.mark.parametrize("length, parts, expected", [(7, 3, [3, 2, 2]), (6, 3, [2, 2, 2]), (2, 4, [1, 1, 0, 0]),
                                                      (0, 2, [0, 0]), (5, 1, [5])])
 def test_a_list_is_split_into_nearly_equal_parts(length, parts, expected):
-    """§1.6 split_list"""
+    """Contract §1.6 split_list"""
     found = util.split_list(list(range(length)), parts)
     assert [len(part) for part in found] == expected and sum(map(list, found), []) == list(range(length))
 
@@ -73,7 +73,7 @@ def test_a_list_is_split_into_nearly_equal_parts(length, parts, expected):
 @pytest.mark.parametrize("thing, expected", [([], True), ((), True), ("text", True), ({}, True), (5, False),
                                              (None, False)])
 def test_iterables_are_known(thing, expected):
-    """§1.6 is_iterable"""
+    """Contract §1.6 is_iterable"""
     assert util.is_iterable(thing) is expected
 
 
@@ -81,45 +81,45 @@ def test_iterables_are_known(thing, expected):
                                                        ("1.2.3", "1.2.4", False), ("2.0.0+cpu", "1.9.9", True),
                                                        ("0.9", "1.0.0", False)])
 def test_versions_are_compared(version, target, expected):
-    """§1.6 is_version_greater_equal_than"""
+    """Contract §1.6 is_version_greater_equal_than"""
     assert util.is_version_greater_equal_than(version, target) is expected
 
 
 @pytest.mark.parametrize("version, target", [(1.2, "1.2.3"), ("1.2.3", 1.2), ("1.2.3", "1.2"), ("1.2.3", "text"),
                                              (None, "1.2.3")])
 def test_versions_of_another_form_are_a_value_error(version, target):
-    """§1.6 is_version_greater_equal_than"""
+    """Contract §1.6 is_version_greater_equal_than"""
     with pytest.raises(ValueError):
         util.is_version_greater_equal_than(version, target)
 
 
 def test_an_extension_is_available_if_it_imports():
-    """§1.6 extension_available"""
+    """Contract §1.6 extension_available"""
     assert util.extension_available("torch") is True and util.extension_available("torch", verbose=True) is True
     assert util.extension_available("no_such_framework") is False
 
 
 def test_asking_for_an_extension_says_nothing(capfd):
-    """§1.6 extension_available: output suppressed"""
+    """Contract §1.6 extension_available: output suppressed"""
     assert util.extension_available("no_such_framework") is False
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_gpu_is_looked_for_by_the_extension():
-    """§1.6 gpu_available"""
+    """Contract §1.6 gpu_available"""
     import torch
     assert util.gpu_available("torch") is torch.cuda.is_available()
 
 
 @pytest.mark.parametrize("name", ["mpi_built", "gloo_built", "nccl_built", "ddl_built", "ccl_built"])
 def test_what_is_built_can_be_asked_without_a_framework(name):
-    """§1.6 …_built"""
+    """Contract §1.6 …_built"""
     import horovod.torch as hvd
     assert getattr(util, name)() == getattr(hvd, name)() and getattr(util, name)(verbose=True) is not None
 
 
 def test_extensions_have_the_suffix_of_this_python():
-    """§1.6 get_ext_suffix, get_extension_full_path, §1.1"""
+    """Contract §1.6 get_ext_suffix, get_extension_full_path, §1.1"""
     import sysconfig
 
     import horovod.torch
@@ -131,7 +131,7 @@ def test_extensions_have_the_suffix_of_this_python():
 
 
 def test_a_missing_extension_is_an_import_error():
-    """§1.6 check_extension"""
+    """Contract §1.6 check_extension"""
     import horovod
     with pytest.raises(ImportError):
         util.check_extension("horovod.nothing", "HOROVOD_WITH_NOTHING", horovod.__file__, "no_such_lib")
@@ -140,7 +140,7 @@ def test_a_missing_extension_is_an_import_error():
 
 
 def test_the_version_of_the_framework_is_checked():
-    """§1.6 check_installed_version, §1.1 metadata.json"""
+    """Contract §1.6 check_installed_version, §1.1 metadata.json"""
     import torch
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -148,7 +148,7 @@ def test_the_version_of_the_framework_is_checked():
 
 
 def test_a_failed_import_with_another_version_is_a_mismatch():
-    """§1.1 metadata.json, §1.6"""
+    """Contract §1.1 metadata.json, §1.6"""
     original = ImportError("symbol not found")
     with pytest.raises(exceptions.HorovodVersionMismatchError) as found:
         util.check_installed_version("pytorch", "0.0.1", original)
@@ -156,7 +156,7 @@ def test_a_failed_import_with_another_version_is_a_mismatch():
 
 
 def test_the_package_tells_what_it_was_built_against():
-    """§1.1 metadata.json"""
+    """Contract §1.1 metadata.json"""
     import json
 
     import horovod
@@ -168,21 +168,21 @@ def test_the_package_tells_what_it_was_built_against():
 # ---- exceptions
 
 def test_exceptions_are_of_their_kinds():
-    """§1.5"""
+    """Contract §1.5"""
     assert issubclass(exceptions.HorovodInternalError, RuntimeError)
     assert issubclass(exceptions.HostsUpdatedInterrupt, RuntimeError)
     assert issubclass(exceptions.HorovodVersionMismatchError, ImportError)
 
 
 def test_an_interrupt_tells_whether_to_skip_the_sync():
-    """§1.5"""
+    """Contract §1.5"""
     assert exceptions.HostsUpdatedInterrupt().skip_sync is False
     assert exceptions.HostsUpdatedInterrupt(True).skip_sync is True
     assert exceptions.HostsUpdatedInterrupt(skip_sync=True).skip_sync is True
 
 
 def test_a_mismatch_tells_the_versions():
-    """§1.5"""
+    """Contract §1.5"""
     error = exceptions.HorovodVersionMismatchError("pytorch", "1.0", "2.0")
     assert (error.name, error.version, error.installed_version) == ("pytorch", "1.0", "2.0")
     text = exceptions.get_version_mismatch_message("pytorch", "1.0", "2.0")
@@ -190,6 +190,6 @@ def test_a_mismatch_tells_the_versions():
 
 
 def test_an_internal_error_can_be_pickled():
-    """§1.5: errors travel between processes"""
+    """Contract §1.5: errors travel between processes"""
     found = pickle.loads(pickle.dumps(exceptions.HorovodInternalError("why")))
     assert isinstance(found, exceptions.HorovodInternalError) and str(found) == "why"

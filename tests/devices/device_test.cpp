@@ -34,7 +34,7 @@ class EveryDevice : public ::testing::TestWithParam<Named> {
     auto memory = device->allocate(values.size() * sizeof(float), Where::on_device, stream);
     EXPECT_TRUE(memory);
     EXPECT_TRUE(device->copy(stream, memory->data(), values.data(), values.size() * sizeof(float)));
-    finish(*device, stream);  // `values` must stay unchanged until then
+    finish(*device, stream);  // `values` must not change before the copy is done
     return std::move(*memory);
   }
   std::vector<float> read(const Memory& memory, std::size_t count) {

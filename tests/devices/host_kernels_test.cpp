@@ -95,7 +95,7 @@ struct Case {
   int sources;
   int destinations;
   Scale scale;
-  std::size_t misalignment;  // in bytes, different for each array
+  std::size_t misalignment;  // distance in bytes from an aligned address, different for each array
   int in_place;              // the index of the source that is also the first destination, or -1
 };
 

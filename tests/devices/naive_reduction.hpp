@@ -84,7 +84,7 @@ inline void narrow(float value, Bf16& brain) {
 template <class T>
 T combine(ReduceOp op, T left, T right) {
   if constexpr (std::is_integral_v<T>) {
-    using Wide = std::uint64_t;  // unsigned: wraps
+    using Wide = std::uint64_t;  // unsigned arithmetic wraps
     if (op == ReduceOp::sum) return static_cast<T>(static_cast<Wide>(left) + static_cast<Wide>(right));
     if (op == ReduceOp::product) return static_cast<T>(static_cast<Wide>(left) * static_cast<Wide>(right));
   } else {

@@ -79,8 +79,8 @@ class JobScripts(unittest.TestCase):
         self.assertIn("--jobscript", refused.stderr)
 
     def test_a_warned_job_goes_back_into_the_queue(self):
-        """The scheduler's SIGUSR1 reaches the ranks, and the job is put back if they end with 75."""
-        # Repeated, for the first signals may come before the script knows whom to tell.
+        """The scheduler's SIGUSR1 reaches the ranks. If they end with 75, the job is put back into the queue."""
+        # The signal is sent again and again, because the first ones may come before the script has started the ranks.
         self.stand_in("srun", "trap 'echo told >>ranks; exit 75' USR1\nwhile kill -USR1 $PPID; do sleep 0.1; done")
         self.stand_in("scontrol", 'echo "$@" >>requeued')
         written = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout

@@ -69,8 +69,8 @@ TEST_F(BridgePreload, stays_away_from_programs_whose_loader_would_complain) {
     return path_of(name);
   };
   EXPECT_EQ(preload(job, changed("same", 0, "")), "bridge");
-  EXPECT_EQ(preload(job, changed("other_processor", 18, "\xf3")), "none");  // e_machine: RISC-V
-  EXPECT_EQ(preload(job, changed("other_class", 4, "\x01")), "none");       // 32 bits
+  EXPECT_EQ(preload(job, changed("other_processor", 18, "\xf3")), "none");  // the field e_machine names RISC-V
+  EXPECT_EQ(preload(job, changed("other_class", 4, "\x01")), "none");       // a program for 32 bits
   std::size_t loader = program.find("/ld-linux");
   ASSERT_NE(loader, std::string::npos);
   EXPECT_EQ(preload(job, changed("other_libc", loader, "/ld-musl-")), "none");

@@ -6,7 +6,7 @@ namespace {
 
 class CheckpointCommand : public checkpoint::WithCheckpoints {
  protected:
-  // Returns the text that it prints to standard output and standard error, followed by its exit code.
+  // Runs the command. Returns the text that it prints to standard output and standard error, followed by its exit code.
   std::string run(const std::string& action, std::vector<std::string> arguments) {
     for (std::string& argument : arguments)
       if (!argument.starts_with('/')) argument = folder_ + "/" + argument;

@@ -1,4 +1,4 @@
-// The judges of --preflight as tables: facts in, findings out.
+// Tests the judges of --preflight by tables: each has facts and the expected findings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ TEST(Preflight, finds_nothing_on_healthy_nodes) {
 TEST(Preflight, names_the_host_of_each_fault) {
   const struct {
     const char* check;
-    Facts of_first;  // what the first probe of n2 tells instead
+    Facts of_first;  // facts of n2's first probe that replace the usual ones
     const char* words;
   } rows[] = {
       {"world", {{"size", "5"}}, "believes in 5"},

@@ -58,7 +58,7 @@ std::string the_end() {
   return std::string(1024, '\0');
 }
 
-// What the check says about an archive that comes in pieces of this size; empty: nothing.
+// Returns the error of the check for an archive that arrives in pieces of this size; empty if there is none.
 std::string fault_in(const std::string& archive, std::size_t piece) {
   TarCheck check;
   for (std::size_t at = 0; at < archive.size(); at += piece)
@@ -94,7 +94,8 @@ TEST(TarCheck, refuses_what_leaves_the_folder) {
 
 TEST(TarCheck, refuses_links_that_lead_out_together) {
   expect_fault(link("p/q/up", "../..") + link("out", "p/q/up/../x") + the_end(), "its link out leads out");
-  EXPECT_EQ(fault_in(link("a", "b") + link("b", "a") + the_end(), 512), "");  // a circle leads nowhere
+  // the links form a circle, which leads to no file
+  EXPECT_EQ(fault_in(link("a", "b") + link("b", "a") + the_end(), 512), "");
 }
 
 TEST(TarCheck, reads_names_that_come_in_members_of_their_own) {
@@ -221,16 +222,16 @@ TEST_F(Staging, removes_only_what_nobody_uses) {
   {
     Kept kept = publish(place, "0123", state);
     place.remove("0123", "job");
-    EXPECT_TRUE(place.use("0123"));  // a rank uses it
+    EXPECT_TRUE(place.use("0123"));  // it is not removed, because a rank uses it
   }
   place.remove("0123", "another job");
-  EXPECT_TRUE(place.use("0123"));  // somebody has wanted it since
+  EXPECT_TRUE(place.use("0123"));  // it is not removed, because another job has used it since
   place.remove_old("");
-  EXPECT_TRUE(place.use("0123"));  // that was just now
+  EXPECT_TRUE(place.use("0123"));  // it is not removed, because it was used just now
   const timespec long_ago[2] = {{1000000000, 0}, {1000000000, 0}};
   ::utimensat(AT_FDCWD, (place.folder() + "/0123/last-use").c_str(), long_ago, 0);
   place.remove_old("0123");
-  EXPECT_TRUE(place.use("0123"));  // it is the one that is wanted now
+  EXPECT_TRUE(place.use("0123"));  // it is not removed, because it is the environment that is wanted now
   place.remove_old("4567");
   EXPECT_FALSE(place.use("0123"));
   EXPECT_TRUE(fs::is_empty(place.folder()));

@@ -60,7 +60,7 @@ TEST(MpiLaunchers, get_their_own_options) {
   EXPECT_EQ(joined(prrte->command),
             "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
             "_-x_A_-x_B_--more_prog_a b");
-  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // mpiexec of Hydra takes no port
+  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // mpiexec of Hydra takes no port for ssh
 }
 
 TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {

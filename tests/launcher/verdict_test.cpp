@@ -41,7 +41,7 @@ TEST(Verdict, asks_for_another_run_if_ranks_do_and_none_has_failed) {
   JobCourse course;
   EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), 0})), (JobEnd{again_code, 0}));
   EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), exit_status(again_code)})), (JobEnd{again_code, 0}));
-  course.wants_another_run = true;  // as the keepers under a site's launcher tell
+  course.wants_another_run = true;  // as the keepers report it under a site's launcher
   EXPECT_EQ(verdict_on(course, ended({0})), (JobEnd{again_code, 0}));
 }
 

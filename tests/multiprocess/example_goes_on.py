@@ -11,7 +11,8 @@ ROUNDS = 40
 
 
 def run(file, expected, warned_after=None):
-    """Returns the lines that it prints. Warns the job of its end after this line."""
+    """Runs the example and returns the lines that it prints. After this line it gets a signal that announces the end
+    of the job."""
     job = subprocess.Popen([HOROVODRUN, "-np", "2", EXAMPLE, file, str(ROUNDS)], stdout=subprocess.PIPE, text=True)
     lines = []
     for line in job.stdout:

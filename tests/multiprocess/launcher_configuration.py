@@ -20,7 +20,7 @@ locked:
   - HOROVOD_PEER_TIMEOUT
   - horovodrun.container
 """
-# A rank that nothing of ours has started: it tells its settings, then whether it can begin.
+# A rank that a foreign launcher has started. It prints its settings, then whether it can join a job.
 RANK = """
 import ctypes, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -148,7 +148,7 @@ class Configuration(unittest.TestCase):
         site.chmod(0o666)
         done = self.run_it(program, "--show-config")
         self.assertIn("The site's file: none", done.stdout, done)
-        self.assertIn("was passed over", done.stderr)
+        self.assertIn("was ignored", done.stderr)
 
 
 if __name__ == "__main__":

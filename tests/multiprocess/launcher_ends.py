@@ -26,7 +26,7 @@ def make_memory_group(limit_bytes):
                 with open(group + "/memory.memsw.limit_in_bytes", "w") as file:
                     file.write(str(limit_bytes))
             except OSError:
-                pass  # the kernel does not account swap
+                pass  # this kernel does not limit swap
         return group
     except (OSError, KeyError) as error:
         raise unittest.SkipTest(f"no memory control group can be made here: {error}")
@@ -198,7 +198,7 @@ class Ends(LauncherTest):
             self.assertIn("asked for the end of the job: no more work", block)
 
     def test_with_the_memory_limit_named_when_a_rank_wants_more(self):
-        group = make_memory_group(300 << 20)  # all others need less, also under sanitizers
+        group = make_memory_group(300 << 20)  # all other tests need less memory, also under sanitizers
         try:
             grow = "a = b'x' * (1 << 30)"
             job = Job(2, "", whole_command=["sh", "-c", f'echo 0 > {group}/cgroup.procs; exec "$@"', "sh", HOROVODRUN,

@@ -11,14 +11,14 @@ import unittest
 
 HOROVODRUN = pathlib.Path(os.environ["HOROVODRUN"]).resolve()
 SHARE = HOROVODRUN.parent.parent / "share"
-# Asks bash for what Tab would offer at the end of a line.
+# Asks bash which words it would offer at the end of a line when the user presses Tab.
 IN_BASH = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _horovodrun 2>/dev/null
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-# A zsh in a terminal of its own, which is told a line and Tab.
+# Starts zsh in a terminal of its own, types a line into it and presses Tab.
 IN_ZSH = """
 zmodload zsh/zpty
 zpty shell zsh -f -i
@@ -42,7 +42,7 @@ def flags_in(text):
 
 
 def known_flags():
-    """All spellings, as the help lists them."""
+    """Returns all spellings of flags in the help text."""
     help_text = output_of(HOROVODRUN, "--help")[1]
     titles = re.findall(r"^  (-.*)$", help_text, re.M)
     return set().union(*map(flags_in, titles))
@@ -71,7 +71,7 @@ class Manual(unittest.TestCase):
             done = subprocess.run([*words, SHARE / "horovodrun.1"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "LC_ALL": "C.UTF-8", "MANPAGER": "cat"})
             complaints = done.stderr + (done.stdout if words[0] == "mandoc" else "")
-            # That the commands of others are not installed here says nothing about the page.
+            # Man pages of other commands are not installed here, so complaints about links to them are ignored.
             of_others = "referenced manual not found"
             complaints = "".join(line for line in complaints.splitlines(True) if of_others not in line)
             self.assertEqual(complaints, "", words)

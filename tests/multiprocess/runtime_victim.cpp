@@ -56,7 +56,7 @@ void wait_until_stopped(int process) {
   std::string path = "/proc/" + std::to_string(process) + "/stat", text;
   do {
     ::usleep(1000);
-    std::ifstream(path) >> text >> text >> text;  // "pid (name) state …"
+    std::ifstream(path) >> text >> text >> text;  // the line has the form "pid (name) state …"
   } while (text != "T");
 }
 
@@ -137,7 +137,9 @@ int main(int count, char** words) {
       hvd_shutdown(runtime);
       return 0;
     }
-    while (hvd_is_running(runtime)) ::usleep(1000);  // a program that computes, and asks from time to time
+    while (hvd_is_running(runtime))
+      ::usleep(1000);  // stands for a program that computes, and asks from time to time
+                       // whether the job still runs
     leave_on(hvd_wait(runtime, start(runtime, together, small), -1));
   } else if (phase == "shutdown") {
     if (kind == "stop") {

@@ -14,7 +14,7 @@ namespace {
 pid_t start_child() {
   pid_t child = ::fork();
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // ends the child if a test gives up
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // ends the child if the test fails early
     for (;;) ::pause();
   }
   return child;
@@ -31,7 +31,7 @@ TEST(OrderOfEnds, is_that_of_the_ends_and_not_of_the_starts) {
   OrderOfEnds order;
   std::vector<pid_t> children;
   for (int number = 0; number < 5; ++number) {
-    children.push_back(start_child());  // it has copies of the handles of earlier children
+    children.push_back(start_child());  // this child has copies of the handles of earlier children
     order.add(children.back());
   }
   if (!order.knows(children[0])) GTEST_SKIP() << "this kernel has no handles of processes";

@@ -23,7 +23,7 @@ double value_of(const Occasion& it, int rank, std::int64_t element) {
                          static_cast<std::uint64_t>(it.step) * 7 + static_cast<std::uint64_t>(it.use) * 3 +
                          static_cast<std::uint64_t>(it.phase)) *
                         0x9E3779B97F4A7C15ull;
-  int drawn = static_cast<int>(mixed >> 59);  // 0…31
+  int drawn = static_cast<int>(mixed >> 59);  // a number from 0 to 31
   if (kind.dtype == HVD_BOOL) return kind.op == HVD_MIN || kind.op == HVD_PRODUCT ? drawn != 0 : drawn % 8 == 0;
   if (kind.op == HVD_PRODUCT && kind.verb == HVD_ALLREDUCE)
     return drawn % 4 == 0 ? 2 : drawn % 4 == 1 && !is_unsigned(kind.dtype) ? -1 : 1;

@@ -10,7 +10,8 @@
 
 namespace hvd::programs {
 
-inline constexpr std::int64_t for_ever = -1;  // a timeout for hvd_wait(): the watch ends what takes too long
+inline constexpr std::int64_t for_ever = -1;  // a long timeout for hvd_wait(), because the watch ends the process if
+                                              // something takes too long
 
 class Player {
  public:

@@ -23,7 +23,7 @@ struct Kind {
   bool lacks_dimensions = false;  // the program makes this mistake on purpose
 
   bool has_own_rows() const { return verb == HVD_ALLGATHER || verb == HVD_ALLTOALL; }
-  std::int64_t count() const;  // of the tensor, or of one row
+  std::int64_t count() const;  // number of elements of the tensor, or of one row
 };
 
 // How one rank differs from the others in one step.
@@ -32,10 +32,10 @@ enum class Fault : std::uint8_t { none, dtype, shape, op, root, scale, verb, use
 // An operation that is repeated in the steps of a phase.
 struct Use {
   std::string name;
-  int set = 0;  // index in Program::sets
+  int set = 0;  // index of the process set in Program::sets
   bool is_transient = false;
   int group = 0;            // uses with the same number are one group; 0: no group
-  std::vector<Kind> kinds;  // used in turn
+  std::vector<Kind> kinds;  // kinds that are used in turn
   int period = 1;           // how many steps use a kind before the next kind
   std::uint64_t steps = ~0ull;
   Fault fault = Fault::none;
@@ -63,7 +63,7 @@ struct Phase {
 };
 
 struct ProcessSet {
-  std::vector<int> ranks;  // ascending
+  std::vector<int> ranks;  // the ranks in ascending order
   bool is_static = false;
 };
 
@@ -84,7 +84,7 @@ struct Program {
 // The properties that a drawn program must have.
 struct Wish {
   enum class Mix : std::uint8_t { everything, overlapping_sets } mix = Mix::everything;
-  int ranks = 0;  // 0: any number
+  int ranks = 0;  // number of ranks; 0: any number
 };
 Program draw_program(std::uint64_t seed, const Wish& wish);
 
@@ -93,8 +93,11 @@ std::string text_of(const Program& program);
 std::string text_of(const Kind& kind);
 
 // A rank's own choices. They depend only on the seed and the place in the program.
-std::int64_t rows_of(const Program& program, int phase, int use, int step, int rank);               // allgather
-std::int64_t rows_between(const Program& program, int phase, int use, int step, int from, int to);  // alltoall
-bool has_equal_splits(const Program& program, int phase, int use, int step);                        // alltoall
+// number of rows of a rank in an allgather
+std::int64_t rows_of(const Program& program, int phase, int use, int step, int rank);
+// number of rows between two ranks in an alltoall
+std::int64_t rows_between(const Program& program, int phase, int use, int step, int from, int to);
+// true if an alltoall is called without splits
+bool has_equal_splits(const Program& program, int phase, int use, int step);
 
 }  // namespace hvd::programs

@@ -58,7 +58,7 @@ Kind odd_kind(Kind kind, Fault fault, const std::vector<int>& members) {
 // One operation, as this rank starts it in one step.
 struct Player::Thread::Part {
   Occasion occasion;
-  Kind kind;  // as this rank describes it
+  Kind kind;  // the operation as this rank describes it
   bool is_transient = false, is_faulty = false, is_refused = false, is_in_place = false, keeps_result = false;
   Guarded input{0, 0}, output{0, 0}, before{0, 0};
   std::vector<std::int64_t> splits;

@@ -38,7 +38,7 @@ class Player::Thread {
   const int steps_;
   std::latch* const has_submitted_;
   Place& place_;
-  std::map<std::pair<int, int>, hvd_op*> held_;  // by use and kind of use
+  std::map<std::pair<int, int>, hvd_op*> held_;  // operations that are prepared once, by use and kind of use
 };
 
 }  // namespace hvd::programs

@@ -81,7 +81,7 @@ TEST(Agreement, schedules_what_is_ready_before_the_vote_of_a_rank_that_has_joine
   node.ask(1, JoinRequest{false});
   node.agreement->flush(0);
   node.vote(0, 1, node.records);      // ready, but not scheduled
-  node.vote(1, 1, node.records + 9);  // from another thread of rank 1
+  node.vote(1, 1, node.records + 9);  // another thread of rank 1 sends this vote
   node.agreement->flush(0);
   EXPECT_EQ(node.batches, 1);
   EXPECT_EQ(node.failures, 0);

@@ -267,7 +267,7 @@ class Forest {
   };
 
   std::mt19937 random_;
-  bool batches_may_run_ = false;  // then small ops wait for others
+  bool batches_may_run_ = false;  // if true, small ops wait for others while batches run
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<RankModel*> ranks_;
 };

@@ -146,8 +146,8 @@ TEST(Coordinator, fuses_neighbours_of_like_kind_up_to_the_threshold_and_keeps_th
   Fixture f(40);
   Signature doubles = floats({2});
   doubles.dtype = DataType::f64;
-  f.everybody_votes("a", floats({4}));  // 16 bytes
-  f.everybody_votes("d", doubles);      // 16 bytes of another type
+  f.everybody_votes("a", floats({4}));  // the tensor has 16 bytes
+  f.everybody_votes("d", doubles);      // the tensor has 16 bytes of another type
   f.everybody_votes("b", floats({4}));
   f.everybody_votes("c", floats({4}));  // would make 48 bytes
   f.coordinator.schedule(0);
@@ -167,7 +167,7 @@ TEST(Coordinator, lets_small_ops_gather_while_batches_are_in_flight) {
   f.everybody_votes("a", floats({4}));
   f.coordinator.schedule(1);
   EXPECT_EQ(f.log.take(), (Lines{"give 0 a"}));
-  f.everybody_votes("b", floats({30}));  // both together are over the threshold
+  f.everybody_votes("b", floats({30}));  // both tensors together are over the threshold
   f.coordinator.schedule(1);
   EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "batch 0", "batch 1"}));
 }

@@ -191,7 +191,7 @@ const std::vector<Row> table{
 
     {running, nothing, {}},
     {running, links_are_there, {}},
-    {running, start_is_refused, {}},  // too late: the rank is running
+    {running, start_is_refused, {}},  // a refused start comes too late when the rank is running
     {running, stop_is_wished, {"send the wish ''", "wait for 10 s"}},
     {running, stop_is_wished_with_a_reason, {"send the wish 'MPI ends'", "wait for 10 s"}},
     {running, log_ends_by_this_rank, {}},

@@ -330,7 +330,7 @@ TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
 TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
   Ensemble ensemble(testing::made_up_world({2}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
-    constexpr std::size_t count = 1'000'000;  // travels in eight chunks
+    constexpr std::size_t count = 1'000'000;  // the tensor travels in eight chunks
     devices::Memory data = rig.upload(part_of(rank, count));
     EXPECT_EQ(rig.run({"long", Verb::allreduce, {count}, data.data(), data.data()}), "");
     int out = 0, back = 0;
@@ -351,7 +351,7 @@ TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
 }
 
 TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_reason) {
-  for (int copies : {0, 1, 3, 9, 12}) {  // copies to the host and copies back
+  for (int copies : {0, 1, 3, 9, 12}) {  // copies to the host, and copies back to the device
     Ensemble ensemble(testing::made_up_world({3}));
     with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
       constexpr std::size_t count = 1'000'000;

@@ -16,7 +16,7 @@ namespace hvd::testing {
 struct Json {
   enum class Kind { nothing, number, text, array, object } kind = Kind::nothing;
   double number = 0;
-  std::string text;  // with its escapes, which are not decoded
+  std::string text;  // the text with its escapes, which are not decoded
   std::vector<Json> items;
   std::map<std::string, Json> members;
 

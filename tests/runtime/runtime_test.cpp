@@ -260,7 +260,7 @@ TEST(Runtime, forgets_operations_that_nobody_holds_and_that_have_no_slot) {
       Start start{*operation, data.data(), data.data(), 0};
       auto handle = rig.runtime->submit({&start, 1});
       ASSERT_TRUE(handle);
-      rig.runtime->release(**operation);  // while the operation is under way
+      rig.runtime->release(**operation);  // released while the operation is under way
       EXPECT_EQ(rig.finish(*handle), "");
     };
     for (int i = 0; i < 100; ++i) use("name " + std::to_string(i), 1);
@@ -575,7 +575,7 @@ TEST_P(ThreeRanks, fails_what_is_in_flight_when_another_rank_shuts_down) {
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
     auto data = parts(rank, 4);
     EXPECT_EQ(rig.allreduce("together", data), "");
-    if (rank == 1) return;  // destroys its runtime
+    if (rank == 1) return;  // returning destroys the runtime of rank 1
     std::string text = rig.allreduce("alone", data);
     EXPECT_NE(text.find("Horovod has been shut down"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 1"), std::string::npos) << text;

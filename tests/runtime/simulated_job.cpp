@@ -117,7 +117,7 @@ class SimulatedRank {
     bool is_closed = false, is_silent = false;
   };
   std::map<Rank, Peer> peers;
-  std::map<std::uint64_t, std::set<Rank>> received;  // by batch
+  std::map<std::uint64_t, std::set<Rank>> received;  // the ranks whose messages have come, by batch
 
  private:
   struct Batch {
@@ -148,7 +148,7 @@ class SimulatedRank {
   std::optional<std::string> wish_;
   std::optional<Rank> lost_;
   std::vector<std::size_t> inbox_;
-  std::map<std::int32_t, std::string> names_;  // by slot
+  std::map<std::int32_t, std::string> names_;  // name of the operation of each slot
   std::deque<Batch> batches_;
   int batches_started_ = 0;
   std::optional<Error> failed_batch_;

@@ -38,10 +38,10 @@ constexpr milliseconds longest_delay(500);
 // The moment at which a rank comes to harm.
 enum class Moment : std::uint8_t { connecting, running, in_a_batch, as_it_stops, as_the_log_ends };
 enum class Harm : std::uint8_t {
-  kill,    // its process dies
+  kill,    // the process of the rank dies
   vanish,  // its whole node dies, and no connection tells that
-  refuse,  // it cannot take part in the start
-  halt,    // it notices nothing for a while
+  refuse,  // the rank cannot take part in the start
+  halt,    // the rank notices nothing for a while
 };
 struct Incident {
   Rank rank;
@@ -55,7 +55,7 @@ struct Incident {
 // The actions of a program: it runs some ops, several of them at once, and then stops.
 struct Program {
   int operations = 3, at_once = 1;
-  milliseconds begins{};              // when it joins the job
+  milliseconds begins{};              // time when the program joins the job
   std::optional<milliseconds> stops;  // stops then, whatever it is doing, if it has not ended earlier
   std::string reason;                 // the reason that it gives for its stop
 };
@@ -64,7 +64,7 @@ struct Scenario {
   std::uint64_t seed = 1;
   std::vector<int> shape;
   int tree_width = 8;
-  std::vector<Program> programs;  // by rank
+  std::vector<Program> programs;  // the program of each rank
   std::vector<Incident> incidents;
   int lost_messages = 0;  // messages of batches, lost in a node unnoticed
   int cut_links = 0;      // links between leaders; both ends find the other silent
@@ -128,7 +128,7 @@ class SimulatedJob {
 
   const Scenario scenario_;
   World world_;
-  std::vector<topology::Layout> layouts_;  // by rank
+  std::vector<topology::Layout> layouts_;  // the layout as each rank sees it
   std::mt19937_64 random_;
   Time now_{std::chrono::hours(1)};
   std::multimap<Time, std::function<void()>> events_;

@@ -46,8 +46,8 @@ TEST(StallWatch, is_content_with_what_moves) {
   EXPECT_EQ(watch.until_due(at(1000)), posix::WaitWord::forever);
 }
 
-// The verdicts on what waits since at(0), of all looks until `end`: r(eport), e(nd). Meanwhile the process is stopped
-// for a while.
+// Returns the verdicts of all looks until `end`, for an operation that waits since at(0): r(eport), e(nd). The process
+// is stopped for a while meanwhile.
 std::string verdicts(StallWatch& watch, Clock::time_point end, Clock::time_point stopped = at(1000),
                      Clock::time_point continued = at(1000)) {
   std::string told;

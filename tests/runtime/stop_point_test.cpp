@@ -1,4 +1,5 @@
-// All ranks leave their loops at one step: the record, whole ranks that agree on it, and when the time is up.
+// All ranks leave their loops at the same step. Tests the record of the stop point, whole ranks that agree on it, and
+// the time when a job has to stop.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -65,7 +66,7 @@ class StopsOn : public ::testing::TestWithParam<std::vector<int>> {};
 INSTANTIATE_TEST_SUITE_P(nodes_of, StopsOn,
                          ::testing::Values(std::vector{1}, std::vector{3}, std::vector{2, 1}, std::vector{1, 1, 1}));
 
-// A rank reduces step after step; the result is the last step that it did.
+// A rank that reduces step after step until it is told to stop. The result is the last step that it did.
 int steps_until_the_stop(Runtime& runtime, int wisher, int wishes_at) {
   Signature signature;
   signature.shape = {8};
@@ -133,7 +134,7 @@ TEST_P(StopsOn, all_ranks_stop_at_the_same_step_whoever_wished_it) {
 
 TEST(Synchronised, is_known_by_thread_and_by_process_set) {
   note_synchronised(1 << 23, global_process_set, 7);
-  note_synchronised(1 << 23, global_process_set, 5);  // waited for later, agreed on earlier
+  note_synchronised(1 << 23, global_process_set, 5);  // the operation was agreed on earlier, but waited for later
   EXPECT_EQ(synchronised(1 << 23, global_process_set), 7u);
   EXPECT_EQ(synchronised(2 << 23, global_process_set), 0u);
   std::uint64_t elsewhere = 1;
@@ -141,7 +142,7 @@ TEST(Synchronised, is_known_by_thread_and_by_process_set) {
   EXPECT_EQ(elsewhere, 0u);
 }
 
-// The scheduler's words, one for each time that it is asked.
+// A scheduler that gives the next of these answers each time that it is asked.
 struct Scheduler {
   std::vector<std::optional<std::chrono::seconds>> words;
   std::vector<bool> anew{};
@@ -161,7 +162,7 @@ TEST(EndOfJob, comes_when_what_is_left_is_less_than_write_steps_and_margin) {
   Lead lead(30s);
   lead.wrote_for(40s);
   lead.asked(began);
-  lead.asked(began + 10s);  // 30 + 60 + 20
+  lead.asked(began + 10s);  // the lead is 30 s of margin + 60 s for one and a half writes + 20 s for two steps
   EndOfJob end(scheduler.time_left(), lead);
   EXPECT_EQ(end.look(began), std::nullopt);
   EXPECT_EQ(end.next_look(), began + 445s);

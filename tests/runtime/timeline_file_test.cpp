@@ -47,7 +47,8 @@ int events_in(const std::string& path) {
 TEST_F(ATraceFile, is_an_array_after_every_event) {
   TraceFile file = create();
   EXPECT_EQ(events_in(path_), 0);
-  const int events = testing::is_sanitized ? 120 : 300;  // the file is parsed again after each
+  // few events, because the whole file is parsed again after each event
+  const int events = testing::is_sanitized ? 120 : 300;
   std::mt19937 random(7);
   for (int number = 0; number < events; ++number) {
     std::size_t bytes = number % 10 == 0 ? TraceFile::longest_event : random() % 2000;

@@ -110,7 +110,7 @@ TEST_F(ATimeline, shows_ranks_in_the_order_in_which_they_were_ready) {
     submit(*timeline, a);
     timeline->ready(global_process_set, "a", Rank{0});  // this rank's own vote, already shown
     timeline->ready(global_process_set, "a", Rank{1});
-    timeline->ready(ProcessSetId{1}, "a", Rank{7});  // in another process set: another operation
+    timeline->ready(ProcessSetId{1}, "a", Rank{7});  // an operation in another process set is another operation
     timeline->agreed(a, Sequence{0});
     timeline->finished(a, Sequence{0});
   }

@@ -20,7 +20,7 @@ struct CapturedJob {
   std::int64_t now_s = 1'700'000'000;
   // What the scheduler's reader should find, such as "job n1:4/8c/2g n2:4 (launch node batch5)".
   std::string expected{};
-  long seconds_left = -1;  // -1: the job does not tell
+  long seconds_left = -1;  // time that is left; -1: the job does not tell
 };
 
 // Sources that show a scheduler this job and nothing else. `job` and `environment` must outlive them.

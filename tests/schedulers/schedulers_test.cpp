@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "missing_from.hpp"
 #include "schedulers/captured_jobs.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/registry.hpp"
@@ -12,6 +13,8 @@
 
 namespace hvd::schedulers {
 namespace {
+
+using testing::missing_from;
 
 std::string text_of(const Allocation& allocation) {
   std::string text = allocation.job;
@@ -73,46 +76,43 @@ TEST(Schedulers, name_what_lies_or_is_cut_off) {
     return error_of(
         {"slurm", {{"SLURM_JOB_ID", "1"}, {"SLURM_JOB_NODELIST", list}, {"SLURM_JOB_CPUS_PER_NODE", cores}}});
   };
-  EXPECT_EQ(slurm("n[1-3]", "4(x2)"),
-            "SLURM_JOB_CPUS_PER_NODE=4(x2) has 2 numbers, but SLURM_JOB_NODELIST names 3 nodes");
-  EXPECT_EQ(slurm("n[1-", "4"),
-            "SLURM_JOB_NODELIST=n[1-: a bracket of 'n[1-' has no counterpart: is the list cut off?");
-  EXPECT_EQ(slurm("n1,", "4"), "SLURM_JOB_NODELIST=n1,: the list of hosts ends with a comma: is it cut off?");
-  EXPECT_EQ(slurm("", "4"), "SLURM_JOB_NODELIST=: the list of hosts is empty");
-  EXPECT_EQ(slurm("-oProxyCommand", "4"), "SLURM_JOB_NODELIST=-oProxyCommand: '-oProxyCommand' is no name of a host");
-  EXPECT_EQ(slurm("n1", "4(x"), "SLURM_JOB_CPUS_PER_NODE: '4(x' is no list of numbers by node, as 72(x2),36 is");
+  EXPECT_EQ(missing_from(slurm("n[1-3]", "4(x2)"), {"SLURM_JOB_CPUS_PER_NODE=4(x2)", "2 numbers", "3 nodes"}), "");
+  EXPECT_EQ(missing_from(slurm("n[1-", "4"), {"SLURM_JOB_NODELIST=n[1-", "bracket", "cut off?"}), "");
+  EXPECT_EQ(missing_from(slurm("n1,", "4"), {"SLURM_JOB_NODELIST=n1,", "comma", "cut off?"}), "");
+  EXPECT_EQ(missing_from(slurm("", "4"), {"SLURM_JOB_NODELIST=", "empty"}), "");
+  EXPECT_EQ(missing_from(slurm("-oProxyCommand", "4"), {"SLURM_JOB_NODELIST=", "'-oProxyCommand'"}), "");
+  EXPECT_EQ(missing_from(slurm("n1", "4(x"), {"SLURM_JOB_CPUS_PER_NODE", "'4(x'", "72(x2),36"}), "");
 
   auto lsf = [](std::string hosts, std::vector<std::string> programs = {}) {
     return error_of(
         {.key = "lsf", .variables = {{"LSB_JOBID", "1"}, {"LSB_MCPU_HOSTS", hosts}}, .programs = std::move(programs)});
   };
-  EXPECT_EQ(lsf("n1 4 n2"),
-            "LSB_MCPU_HOSTS: expected hosts, each with its number of slots (n1 4 n2 4), found 'n2': is "
-            "the list cut off?");
-  EXPECT_EQ(lsf("n1 0"),
-            "LSB_MCPU_HOSTS: expected hosts, each with its number of slots (n1 4 n2 4), found 'n1 0': is "
-            "the list cut off?");
-  EXPECT_EQ(lsf("n1 2 n1 2"), "LSB_MCPU_HOSTS: the host 'n1' is named twice");
-  EXPECT_EQ(lsf(""), "LSB_MCPU_HOSTS: there is no host in it");
-  EXPECT_EQ(lsf("batch5 1", {"jsrun"}),
-            "LSB_MCPU_HOSTS names the launch node batch5 alone: the job has no compute node "
-            "(bsub -nnodes 2)");
+  EXPECT_EQ(missing_from(lsf("n1 4 n2"), {"LSB_MCPU_HOSTS", "(n1 4 n2 4)", "'n2'", "cut off?"}), "");
+  EXPECT_EQ(missing_from(lsf("n1 0"), {"LSB_MCPU_HOSTS", "(n1 4 n2 4)", "'n1 0'", "cut off?"}), "");
+  EXPECT_EQ(missing_from(lsf("n1 2 n1 2"), {"LSB_MCPU_HOSTS", "'n1'", "twice"}), "");
+  EXPECT_EQ(missing_from(lsf(""), {"LSB_MCPU_HOSTS", "at least one host"}), "");
+  EXPECT_EQ(missing_from(lsf("batch5 1", {"jsrun"}), {"LSB_MCPU_HOSTS", "launch node batch5", "bsub -nnodes 2"}), "");
+  EXPECT_EQ(missing_from(error_of({"lsf", {{"LSB_JOBID", "1"}}}),
+                         {"LSB_JOBID", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "LSB_HOSTS"}),
+            "");
+  EXPECT_EQ(missing_from(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/gone"}}}),
+                         {"PBS_NODEFILE=/gone", "No such file or directory"}),
+            "");
+  EXPECT_EQ(missing_from(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/a"}}, {{"/a", "n1\nn 2\n"}}}),
+                         {"PBS_NODEFILE=/a", "'n 2'"}),
+            "");
   EXPECT_EQ(
-      error_of({"lsf", {{"LSB_JOBID", "1"}}}),
-      "LSB_JOBID is set, but neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE nor LSB_HOSTS: hosts and slots of LSF's "
-      "job are not known");
-  EXPECT_EQ(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/gone"}}}),
-            "PBS_NODEFILE=/gone: the file /gone cannot be read: No such file or directory");
-  EXPECT_EQ(error_of({"pbs", {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/a"}}, {{"/a", "n1\nn 2\n"}}}),
-            "PBS_NODEFILE=/a: the line 'n 2' is no name of a host");
-  EXPECT_EQ(error_of({"sge", {{"JOB_ID", "1"}, {"SGE_TASK_ID", "1"}, {"PE_HOSTFILE", "/a"}}, {{"/a", "n1 4 q\nn2"}}}),
-            "PE_HOSTFILE=/a: the line 'n2' is not 'host slots queue processors': is the file cut off?");
-  EXPECT_EQ(error_of({"flux", {{"FLUX_URI", "local:///"}}}),
-            "Flux's resource set R: flux does not tell it: does `flux resource list` work here?");
-  EXPECT_EQ(error_of({.key = "flux",
-                      .variables = {{"FLUX_URI", "local:///"}},
-                      .answers = {{"flux kvs get resource.R", "{\"execution\": {\"R_lite\": ["}}}),
-            "Flux's resource set R: this is no JSON from its byte 26 on: is it cut off?");
+      missing_from(
+          error_of({"sge", {{"JOB_ID", "1"}, {"SGE_TASK_ID", "1"}, {"PE_HOSTFILE", "/a"}}, {{"/a", "n1 4 q\nn2"}}}),
+          {"PE_HOSTFILE=/a", "'n2'", "'host slots queue processors'", "cut off?"}),
+      "");
+  EXPECT_EQ(missing_from(error_of({"flux", {{"FLUX_URI", "local:///"}}}), {"resource set R", "flux resource list"}),
+            "");
+  EXPECT_EQ(missing_from(error_of({.key = "flux",
+                                   .variables = {{"FLUX_URI", "local:///"}},
+                                   .answers = {{"flux kvs get resource.R", "{\"execution\": {\"R_lite\": ["}}}),
+                         {"resource set R", "JSON", "byte 26", "cut off?"}),
+            "");
 }
 
 // Returns the text with bytes cut, doubled, mixed and overwritten, mostly by characters that the grammars use.

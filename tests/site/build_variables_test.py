@@ -1,5 +1,5 @@
-"""The variables of Horovod's build: what the build makes of each (src/cmake/build_variables.cmake), and the table of
-docs/migration.md; the extras of pip."""
+"""Tests the environment variables of Horovod's build: their effect (src/cmake/build_variables.cmake), the table in
+docs/migration.md, and the extras of pip."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ import unittest
 import installed
 
 FILE = installed.ROOT / "src" / "cmake" / "build_variables.cmake"
-# Horovod 0.28.1, setup.py
+# The list of variables is from setup.py of Horovod 0.28.1.
 EXTRAS = {"all-frameworks", "dev", "keras", "mxnet", "pytorch", "pytorch-spark", "ray", "spark", "tensorflow",
           "tensorflow-cpu", "tensorflow-gpu", "test"}
 
@@ -22,7 +22,7 @@ def without_build_variables():
 
 
 def answer(**variables):
-    """CMake's exit code, and what it says as one line."""
+    """Returns CMake's exit code, and its messages as one line."""
     done = installed.run("cmake", "-P", FILE, env={**without_build_variables(), **variables})
     return done.returncode, " ".join(done.stdout.split())
 

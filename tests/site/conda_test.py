@@ -23,12 +23,12 @@ if os.environ.get("HVD_INSIDE") != "1":
 import rattler_build  # noqa: E402
 
 RECIPE = installed.ROOT / "modules" / "conda" / "recipe.yaml"
-# What channels of conda say of compilers; conda-forge has these.
+# What a conda channel tells about compilers; these are conda-forge's.
 VARIANTS = {"c_compiler": ["gcc"], "cxx_compiler": ["gxx"], "c_stdlib": ["sysroot"], "c_stdlib_version": ["2.28"]}
 
 
 class Progress:
-    """Prints what the tool and the build say."""
+    """Prints the output of the tool and of the build."""
 
     def __getattr__(self, event):
         return lambda *what: print(getattr(what[0], "message", "") if what else "", flush=True)
@@ -70,7 +70,8 @@ class Conda(unittest.TestCase):
                     "HVD_HIGHWAY_INCLUDE_DIRECTORY=$PREFIX/include": "HVD_HIGHWAY_INCLUDE_DIRECTORY=/usr/include",
                     "$BUILD_PREFIX/include": folder_of("mpich"),
                     "HVD_MPI_OPENMPI_INCLUDE=$PREFIX/include": f"HVD_MPI_OPENMPI_INCLUDE={folder_of('ompi-c')}",
-                    "args=-GNinja": "args=-GNinja --config-settings=cmake.build-type=Debug",  # compiles sooner
+                    # without optimisation it compiles faster
+                    "args=-GNinja": "args=-GNinja --config-settings=cmake.build-type=Debug",
                     "  python:\n    version_independent: true\n": ""}
         for old, new in replaced.items():
             self.assertIn(old, recipe)
@@ -79,7 +80,7 @@ class Conda(unittest.TestCase):
         recipe = re.sub(r"^  - python:\n.*?^(?=  - package_contents:)", "", recipe, flags=re.M | re.S)
         (work / "recipe").mkdir()
         (work / "recipe" / "recipe.yaml").write_text(recipe, encoding="utf-8")
-        for folder in ("noarch", "linux-64", "linux-aarch64"):  # a channel without packages
+        for folder in ("noarch", "linux-64", "linux-aarch64"):  # an empty channel takes the place of conda-forge
             (work / "channel" / folder).mkdir(parents=True)
             (work / "channel" / folder / "repodata.json").write_text('{"packages": {}, "packages.conda": {}}')
         os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"

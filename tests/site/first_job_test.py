@@ -27,7 +27,8 @@ def setUpModule():
     if can.returncode != 0:
         print(f"not tested: {can.stdout}")
         sys.exit(77)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="first-job-", dir=installed.ROOT / "build"))  # seen by all nodes
+    # a folder that all nodes see
+    work = pathlib.Path(tempfile.mkdtemp(prefix="first-job-", dir=installed.ROOT / "build"))
     site = work / "site"
     environment = installed.environment_with_torch(work / "venv")
     installed.skip_without(environment or ".venv-tests", "PyTorch in .venv-tests")
@@ -40,7 +41,7 @@ def tearDownModule():
 
 
 def blocks():
-    """What the administrator does, and what the user does."""
+    """Returns the steps of the administrator and the steps of the user."""
     text = (installed.ROOT / "docs" / "first-job.md").read_text(encoding="utf-8")
     found = [block.partition("```")[0] for block in text.split("```sh script\n")[1:]]
     assert len(found) == 2, found
@@ -76,7 +77,7 @@ class FirstJob(unittest.TestCase):
         self.assertRegex(text, f"(?m){ROW}")
 
     def test_slurm_as_the_page_tells(self):
-        done = self.as_user(blocks()[1], SLURM_MPI_TYPE="pmix")  # what a site's slurm.conf says by MpiDefault
+        done = self.as_user(blocks()[1], SLURM_MPI_TYPE="pmix")  # the value of MpiDefault in the site's slurm.conf
         self.assert_trained(done, done.stdout)
 
     def test_grid_engine(self):
@@ -95,7 +96,8 @@ horovodrun {words}
         self.assert_trained(done, done.stdout)
 
     def stand_in(self, folder, write, submit):
-        """In an allocation of Slurm, whose server of PMIx stands behind the launcher."""
+        """Writes and submits a job script with a scheduler's stand-in, in an allocation of Slurm. Slurm's PMIx server
+        serves the ranks of the stand-in's launcher."""
         path = f"{STANDINS / folder}:{os.environ['PATH']}"
         done = self.as_user(f"horovodrun --jobscript lsf {write} --time 30m --job-name first --modules horovod "
                             f"--environment $VIRTUAL_ENV -- {' '.join(PROGRAM)} >first.sh\n{submit}", "n1",

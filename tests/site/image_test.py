@@ -118,7 +118,7 @@ class UnderSlurm(unittest.TestCase):
         self.assertIn("one of 2 that srun started together", done.stdout)
         # With one rank per node only scontrol could tell that there are others, and the image has no scontrol.
         done = on("n1", "srun", "-K0", "-N2", "-n2", "--mpi=none", *bare)
-        self.assertIn("this process trains alone; whether srun started others with it cannot be told", done.stdout)
+        self.assertIn("this process trains alone. Whether srun started others with it is not known", done.stdout)
 
     def test_server_that_cannot_be_reached_is_told_with_both_versions_of_pmix(self):
         nowhere = "pmix-server.1;tcp4://127.0.0.1:1"

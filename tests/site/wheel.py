@@ -1,4 +1,5 @@
-"""Shared by the tests of wheels: making one, what its files need and export, environments that have it."""
+"""Shared by the tests of wheels: makes a wheel, reads what its files need and export, and makes environments that have
+it."""
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ TOOLS = WORK / "tools" / "bin"
 
 
 def make(architecture, folder):
-    """Makes the wheel of this tree; what was compiled before is not compiled again."""
+    """Makes the wheel of this tree. Files that did not change are not compiled again."""
     done = installed.run(installed.ROOT / "src/python/wheels/build", "--arch", architecture, "--into", folder)
     if done.returncode != 0:
         raise AssertionError(done.stdout)
@@ -30,7 +31,7 @@ def unpack(wheel, folder):
 
 
 def objects(folder):
-    """The programs and shared objects below a folder."""
+    """Returns the programs and shared objects below a folder."""
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
 
 
@@ -40,7 +41,7 @@ def lines_of(*command):
 
 
 def glibc_of(path):
-    """The newest version of glibc that the file asks for, from its table of needed versions."""
+    """Returns the newest version of glibc that the file needs, from its table of needed versions."""
     text = "\n".join(lines_of("readelf", "--version-info", "--wide", path))
     found = [tuple(int(number) for number in version.split("."))
              for version in re.findall(r"Name: GLIBC_([0-9.]+) ", text)]
@@ -48,19 +49,20 @@ def glibc_of(path):
 
 
 def libraries_of(path):
-    """The libraries that the loader must find for this file."""
+    """Returns the libraries that the loader must find for this file."""
     return {match[1] for line in lines_of("readelf", "--dynamic", "--wide", path)
             if (match := re.search(r"\(NEEDED\).*\[(.*)\]", line))}
 
 
 def exports_of(path):
-    """The symbols that the file gives to others, without the names of versions, which are symbols, too."""
+    """Returns the symbols that the file exports. The names of versions are in the table, too, but are left out."""
     return {words[-1].partition("@")[0] for line in lines_of("nm", "--dynamic", "--defined-only", path)
             if (words := line.split())[-2] != "A"}
 
 
 def environment(folder, with_torch=False):
-    """A new virtual environment with pip, and with torch's packages of .venv-tests on request; None without these."""
+    """Makes a new virtual environment with pip. If asked for, it also has torch and its packages from .venv-tests;
+    returns None if these are missing."""
     python = installed.ROOT / ".venv-tests" / "bin" / "python"
     if with_torch and installed.environment_with_torch(folder) is None:
         return None

@@ -14,9 +14,9 @@ import wheel
 NEWEST_GLIBC = (2, 28)
 OF_GLIBC = re.compile(r"(libc|libm|libdl|libpthread|librt)\.so\.[0-9]+$|ld-linux-(x86-64|aarch64)\.so\.[12]$")
 PLUGINS = {"bridge", "hwloc", "mpi-abi", "mpi-mpich", "mpi-openmpi", "pmi_bridge", "pmix"}
-# What horovodrun --check-build ticks where the system has PMIx and hwloc.
+# The items that horovodrun --check-build ticks on a system that has PMIx and hwloc.
 OPENED = ("PMIx", "hwloc", "MPI of MPICH's ABI", "MPI of Open MPI's ABI", "MPI of the standard's ABI")
-# What libpmix.so.2 has exported since its first release with that name, 3.0, and what PMIx 5 still exports.
+# The functions that libpmix.so.2 has exported since its first release of that name (3.0) and that PMIx 5 still exports.
 OF_EVERY_PMIX = {
     "PMIx_Abort", "PMIx_Commit", "PMIx_Error_string", "PMIx_Fence_nb", "PMIx_Finalize", "PMIx_Get_nb",
     "PMIx_Get_version", "PMIx_Init", "PMIx_Put", "PMIx_generate_ppn", "PMIx_generate_regex", "PMIx_server_init",
@@ -42,7 +42,7 @@ class Tree(unittest.TestCase):
 
 
 class OfOneArchitecture:
-    """What holds for the wheel of any architecture."""
+    """Tests for the wheel of any architecture."""
     architecture = ""
 
     @classmethod
@@ -74,7 +74,7 @@ class OfOneArchitecture:
                 with self.subTest(file.name):
                     foreign = {name for name in wheel.exports_of(file)
                                if not name.startswith(("hvd_", "horovod_", "PyInit_"))}
-                    # The bridge stands between a program and its getenv().
+                    # The bridge replaces getenv() of the program.
                     self.assertEqual(foreign, {"getenv"} if file.name == "libhorovod_pmi_bridge.so" else set())
 
     def test_every_plugin_is_inside_and_nothing_of_a_site(self):
@@ -100,7 +100,7 @@ class Native(OfOneArchitecture, unittest.TestCase):
         cls.installation = installed.run(
             cls.venv / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--no-index",
             "--no-deps", cls.wheel,
-            env={"PATH": str(cls.venv / "bin"), "HOME": str(cls.folder)})  # there is no compiler
+            env={"PATH": str(cls.venv / "bin"), "HOME": str(cls.folder)})  # the machine has no compiler
         print(f"pip install took {time.monotonic() - begin:.1f} s", flush=True)
         cls.environment = {"PATH": f"{cls.venv}/bin:/usr/bin:/bin", "HOME": str(cls.folder), "LC_ALL": "C.UTF-8"}
 
@@ -202,7 +202,7 @@ class Aarch64(OfOneArchitecture, unittest.TestCase):
                              HOROVOD_BOOTSTRAP="single")
         self.assertEqual(said.split(), ["aarch64", installed.version(), "0"])
 
-    # qemu has no PR_SET_CHILD_SUBREAPER, so the launcher is this machine's.
+    # qemu does not know PR_SET_CHILD_SUBREAPER, so this machine's own launcher is used.
     def test_two_ranks_of_a_program_in_c_agree(self):
         library = self.unpacked / "horovod/lib/libhorovod.so.1"
         self.run_well(wheel.WORK / "aarch64/compilers/cc", CONSUMER / "average.c", "-o", self.folder / "average",

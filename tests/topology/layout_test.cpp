@@ -64,7 +64,7 @@ TEST(Layout, of_uneven_nodes_has_as_many_rails_as_the_smallest_node_has_ranks) {
 }
 
 TEST(Layout, of_cyclic_placement_groups_by_node_and_not_by_rank) {
-  World world = made_up_world({2, 3}, Placement::cyclic);  // 0 2 | 1 3 4
+  World world = made_up_world({2, 3}, Placement::cyclic);  // ranks of the two nodes: 0 2 | 1 3 4
   Layout layout = layout_of(seen_by(world, 3));
   EXPECT_EQ(ranks_of(layout.node), (Ranks{1, 3, 4}));
   EXPECT_EQ(ranks_of(layout.rail), (Ranks{2, 3}));

@@ -176,7 +176,7 @@ TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {
   write("bus/pci/devices/0000:03:00.0/infiniband/mlx5_0/node_type", "1");
   write("bus/pci/devices/0000:02:00.0/class", "0x030000");
   write("bus/pci/devices/0000:02:00.0/vendor", "0x1a03");   // the graphics chip of a server's remote console
-  write("bus/pci/devices/0000:01:00.0/class", "0x010802");  // a disk
+  write("bus/pci/devices/0000:01:00.0/class", "0x010802");  // the class of a disk
 
   Machine machine = read_machine_from_sys(folder_, CpuMask::range(0, 7));
   ASSERT_EQ(machine.packages.size(), 2u);

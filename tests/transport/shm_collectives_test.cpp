@@ -347,7 +347,7 @@ TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
 
 TEST(Shm, has_room_in_half_a_slab_for_a_piece_of_every_seat_however_small_the_chunks) {
   Config config;
-  config.slab_chunk_bytes = 1;  // too small: the minimum is used
+  config.slab_chunk_bytes = 1;  // this value is too small, so the minimum is used
   for (int seats : {1, 2, 256, 257, 1000, 4000})
     EXPECT_GE(shm::shape_for(seats, config).slab_bytes / 2, static_cast<std::size_t>(seats) * shm::least_piece_bytes);
 }
@@ -375,7 +375,7 @@ TEST(Shm, runs_tasks_of_one_link_in_the_order_of_their_restarts) {
 // Magnitudes over 30 decades: any other order of additions would show.
 TEST(Shm, gives_the_same_bits_whatever_the_composition_of_the_batches) {
   constexpr int tensors = 60;
-  std::vector<std::vector<std::vector<float>>> results(4);  // by rank and tensor
+  std::vector<std::vector<std::vector<float>>> results(4);  // the results of each rank and tensor
   run_ranks({4}, [&results](RankThread& rank) {
     auto transport = shm_for(rank.surroundings);
     auto link = connect_all(*transport, rank);

@@ -2,7 +2,7 @@ trap 'kill -USR1 "$ranks"' USR1
 "${launch[@]}" {{command}} &
 ranks=$!
 while kill -0 "$ranks" 2>/dev/null; do
-  wait "$ranks"  # a signal ends it, too; the ranks go on
+  wait "$ranks"  # a signal to this script also ends `wait`, while the ranks go on running
 done
-wait "$ranks"  # bash keeps the status of ranks that have ended
+wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?

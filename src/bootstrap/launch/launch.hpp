@@ -12,10 +12,10 @@ namespace hvd::bootstrap {
 
 struct Launch {
   Launcher launcher = Launcher::slurm;
-  const char* name = "";  // for people: "srun"
+  const char* name = "";  // the launcher's name for people: "srun"
   int size = 1;           // processes that were started together; 0 if the environment does not say
   int rank = 0;           // -1 if the environment does not say
-  std::string evidence;   // "SLURM_STEP_NUM_TASKS=4"
+  std::string evidence;   // what shows that there is a launch: "SLURM_STEP_NUM_TASKS=4"
 };
 
 // True if the descriptor is a socket of this process. If PMI_FD names no socket, the variable was inherited from an

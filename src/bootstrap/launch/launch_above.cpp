@@ -52,8 +52,9 @@ int count_tasks(const posix::Ancestor& slurmstepd) {
     all = leading_number<int>(std::string_view(answer).substr(at + 7)).value_or(0);
   if (all == 0)
     log::warning(
-        "this process trains alone; whether srun started others with it cannot be told, since Slurm's variables "
-        "are not in its environment and scontrol does not answer");
+        "this process trains alone. Whether srun started others with it is not known, because Slurm's variables "
+        "are not in its environment and scontrol does not answer. If there are others, let the variables SLURM_* "
+        "through to this process");
   return std::max(here, all);
 }
 

@@ -36,7 +36,7 @@ constexpr LauncherRow rows[] = {
     {.launcher = Launcher::intel_mpi,
      .name = "Intel MPI's mpiexec",
      .says = {"Intel(R) MPI"},
-     .recognised = Recognised::never,  // its ranks look like Hydra's
+     .recognised = Recognised::never,  // Hydra's row recognises its ranks, because they look like Hydra's
      .sizes = {"PMI_SIZE"},
      .ranks = {"PMI_RANK"},
      .local_ranks = {"MPI_LOCALRANKID"},
@@ -139,7 +139,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::as_asked,
      .traces = {"PALS_*"},
      .remedy = "start them with `mpiexec --pmi=pmix`"},
-    {.launcher = Launcher::prrte,  // and every other launcher that serves PMIx and is not Slurm
+    {.launcher = Launcher::prrte,  // PRRTE, and every other launcher that serves PMIx and is not Slurm
      .name = "a launcher that serves PMIx",
      .program = "prterun",
      .says = {"prterun", "PRRTE", "prte"},

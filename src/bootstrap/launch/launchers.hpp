@@ -15,35 +15,36 @@ enum class Recognised {
   by_variables,  // rank and all marks are set; in a row without marks the number of ranks, too
   // A PMI server answers, and one of the marks is set. In a row without marks: no mark of another launcher is set.
   by_pmi_server,
-  by_pmix,        // only PMIx tells it, and the PMIx server is not Slurm's
-  by_slurm_step,  // the number of the step is that of a step with tasks
-  never,          // its ranks look like those of another launcher
+  by_pmix,        // only a PMIx server shows it, and this server is not Slurm's
+  by_slurm_step,  // the number of the Slurm step shows that the step has tasks
+  never,          // its ranks look like those of another launcher, so they are recognised by that launcher's row
 };
 
 // The kind of server that the launcher's ranks find.
 enum class Serves {
   pmix,
   pmi,
-  as_asked,  // depends on its command line; possibly no server
+  as_asked,  // what it serves depends on the launcher's command line; possibly nothing
 };
 
 using Names = std::initializer_list<const char*>;
 
 struct LauncherRow {
   Launcher launcher{};
-  const char* name = "";          // for people
-  const char* program = nullptr;  // its command, if the name belongs to it alone; else null
-  Names says{};                   // words that its command prints for --version
+  const char* name = "";          // the launcher's name for people
+  const char* program = nullptr;  // the launcher's command, if only this launcher has a command of that name; else null
+  Names says{};                   // words that the launcher's command prints for --version
   Recognised recognised{};
   Names marks{};
   // Variables of its ranks. If several of them are set, the first one counts.
-  Names sizes{};                     // number of all ranks
-  Names ranks{};                     // number of this rank
-  Names local_ranks{};               // number of this rank among those of its node
-  const char* nodes = nullptr;       // number of nodes; null if it does not tell
-  const char* local_size = nullptr;  // number of ranks on this node; null if it does not tell
+  Names sizes{};                     // variables with the number of all ranks
+  Names ranks{};                     // variables with the number of this rank
+  Names local_ranks{};               // variables with the number of this rank among those of its node
+  const char* nodes = nullptr;       // variable with the number of nodes; null if the launcher does not tell
+  const char* local_size = nullptr;  // variable with the number of ranks on this node; null if the launcher does not
+                                     // tell
   Serves serves{};
-  Names daemons{};  // names of its processes above a rank
+  Names daemons{};  // names of the launcher's processes above a rank
   // Variables that the launcher sets in a rank and that a job which the rank starts must not see. "A_*" stands for all
   // names that begin with A_.
   Names traces{};

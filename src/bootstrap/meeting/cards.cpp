@@ -108,9 +108,9 @@ Result<Cards> Cards::decode(Buffer table, int ranks) {
     cards.rows_.push_back(std::move(card));
   }
   if (ok && in.ok() && in.at_end()) return cards;
-  return Error(ErrorCode::mismatch,
-               "what the ranks of the job told each other is damaged: " + std::to_string(cards.table_.size()) +
-                   " bytes that are no table of " + std::to_string(ranks) + " ranks");
+  return Error(ErrorCode::mismatch, "expected the table with the cards of " + std::to_string(ranks) +
+                                        " ranks, received " + std::to_string(cards.table_.size()) +
+                                        " bytes that are not such a table; start the job again");
 }
 
 }  // namespace hvd::bootstrap

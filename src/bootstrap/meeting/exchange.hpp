@@ -15,7 +15,7 @@ Result<Cards> exchange(Bootstrap& bootstrap, const Identity& identity, std::stri
 
 // Returns a text like "Of 64 ranks 15 did not come to the meeting: 4, 7, 9 and 12 more". `ranks` has at least one rank.
 std::string who_is_absent(const std::vector<int>& ranks, int size);
-// The text that follows that sentence: ". Do they still run, …"
+// The text that follows the sentence of who_is_absent(): ". Do they still run, …"
 extern const char* const what_to_ask;
 
 }  // namespace hvd::bootstrap

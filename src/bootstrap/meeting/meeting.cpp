@@ -74,8 +74,8 @@ Status check_version(const CardView& card, Rank from, Rank me) {
   auto found_mark = in.get<std::uint32_t>();
   auto version = in.get<std::uint32_t>();
   if (!in.ok() || found_mark != mark)
-    return Error(ErrorCode::mismatch,
-                 "what rank " + std::to_string(from.value) + " sent is no introduction of Horovod's" + same_release);
+    return Error(ErrorCode::mismatch, "expected a card of Horovod from rank " + std::to_string(from.value) +
+                                          ", received something else" + same_release);
   if (version == protocol_version) return {};
   return Error(ErrorCode::mismatch, "rank " + std::to_string(from.value) + " speaks protocol version " +
                                         std::to_string(version) + ", rank " + std::to_string(me.value) + " version " +

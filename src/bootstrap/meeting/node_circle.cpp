@@ -16,7 +16,7 @@ namespace hvd::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds longest_nap(20);
-constexpr std::chrono::seconds time_to_explain(2);  // for the first rank to tell the others why it failed
+constexpr std::chrono::seconds time_to_explain(2);  // time in which the first rank tells the others why it failed
 
 bool is_mine(const posix::FileDescriptor& socket) {
   auto process = posix::process_behind(socket);

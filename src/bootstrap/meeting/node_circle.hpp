@@ -61,7 +61,7 @@ class NodeCircle {
   std::size_t others_;
   std::chrono::milliseconds patience_;
   std::vector<posix::FileDescriptor> guests_;   // ranks whose cards have arrived
-  std::vector<posix::FileDescriptor> notices_;  // tell late ranks that this rank went on without them
+  std::vector<posix::FileDescriptor> notices_;  // tells late ranks that this rank went on without them
 };
 
 }  // namespace hvd::bootstrap

@@ -110,7 +110,7 @@ Error not_all_came() {
 Status check_nothing_is_left_over() {
   if (!has_given_up.load()) return {};
   return Error(ErrorCode::timeout,
-               "an hvd.init() of this process waited for others in vain, and MPI still waits for them: end the "
+               "an earlier hvd.init() of this process timed out, and MPI still waits for the other ranks: end all "
                "processes and start the job again");
 }
 
@@ -285,7 +285,7 @@ class OverCommunicator final : public Bootstrap {
     return not_all_came();
   }
 
-  std::shared_ptr<mpi::Communicator> communicator_;  // null until join() copies the world's
+  std::shared_ptr<mpi::Communicator> communicator_;  // null until join() has copied the communicator of the world
   Buffer unsent_;
   std::map<std::pair<int, std::string>, Buffer> values_;
 };

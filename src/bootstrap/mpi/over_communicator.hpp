@@ -19,7 +19,8 @@ std::shared_ptr<mpi::Communicator> shared(std::unique_ptr<mpi::Communicator> com
 struct Members {
   const void* mpi_communicator = nullptr;  // address of an MPI_Comm
   std::size_t handle_bytes = 0;            // sizeof(MPI_Comm)
-  std::span<const int> ranks;              // or: ranks of MPI_COMM_WORLD, in the order of the new ranks
+  std::span<const int> ranks;              // instead of a communicator: ranks of MPI_COMM_WORLD, in the order of the
+                                           // new ranks
 };
 
 // Blocking and collective over the members. Starts MPI if MPI does not run yet.

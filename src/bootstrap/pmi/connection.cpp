@@ -17,7 +17,7 @@
 namespace hvd::bootstrap::pmi {
 namespace {
 
-constexpr std::size_t longest_line = 64 << 10;  // for a line from a server; no server sends such long lines
+constexpr std::size_t longest_line = 64 << 10;  // limit for a line from a server; no server sends such long lines
 constexpr std::size_t longest_request = 1000;   // servers have buffers of 1024 bytes
 constexpr auto leave_time = std::chrono::seconds(2);
 
@@ -151,7 +151,7 @@ Status Connection::greet(Deadline deadline) {
   auto space = ask("cmd=get_my_kvsname", "my_kvsname", deadline);
   if (!space) return std::move(space.error());
   key_value_space_ = value_in(*space, "kvsname");
-  constexpr std::size_t around_value = 100;  // "cmd=put kvsname= key= value=" and a key of up to 64 bytes
+  constexpr std::size_t around_value = 100;  // a put request has these words, and its key has up to 64 bytes
   std::size_t room = longest_request - std::min(longest_request, around_value + key_value_space_.size());
   longest_value_ = std::min(room, static_cast<std::size_t>(std::max(number(value_in(*maxes, "vallen_max"), 0) - 1, 0)));
   if (key_value_space_.empty() || longest_value_ < 32)

@@ -49,7 +49,7 @@ bool is_plain(std::string_view key) {
 std::string key_of(Rank rank, std::string_view key, std::size_t piece) {
   std::string name(key);
   if (!is_plain(key)) {
-    std::uint64_t sum = 14695981039346656037ull;  // FNV-1a
+    std::uint64_t sum = 14695981039346656037ull;  // the initial value of the hash FNV-1a
     for (char letter : key) sum = (sum ^ static_cast<unsigned char>(letter)) * 1099511628211ull;
     name = "sum" + std::to_string(sum);
   }
@@ -57,7 +57,7 @@ std::string key_of(Rank rank, std::string_view key, std::size_t piece) {
 }
 
 std::vector<std::string> pieces_of(ConstBytes value, std::size_t longest) {
-  constexpr std::size_t number = 10;  // room for "12345678:"
+  constexpr std::size_t number = 10;  // room for the number of pieces, such as "12345678:"
   std::size_t bytes = (longest - number) / 4 * 3;
   std::vector<std::string> pieces;
   do {

@@ -75,7 +75,7 @@ class PmiBridge {
 
   Buffer unsent_;
   std::uint32_t barriers_ = 0;
-  std::vector<std::uint32_t> fetched_;  // by rank: for how many barriers its values were fetched
+  std::vector<std::uint32_t> fetched_;  // for each rank: the number of barriers whose values were fetched
   std::map<std::string, std::string, std::less<>> values_;
 };
 

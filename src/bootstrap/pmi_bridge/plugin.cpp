@@ -20,7 +20,8 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr auto store_answer_time = std::chrono::seconds(30);  // for answers that need no other rank
+// limit for answers of the store that do not depend on another rank
+constexpr auto store_answer_time = std::chrono::seconds(30);
 
 // A bootstrap over horovodrun's store that is connected only during a fence or an exchange. The store has one seat for
 // every rank, and the runtime will want that seat. At the fence the bridge fetches what all ranks have put. All ranks
@@ -117,7 +118,7 @@ std::unique_ptr<Bootstrap> way_to_the_others(const Environment& environment) {
 
 // The bridge lasts as long as the process, because MPI_Finalize uses it again, on any thread and at any time.
 Result<PmiBridge*> open_lasting_bridge() {
-  std::vector<std::string> warnings;  // the start of a runtime tells
+  std::vector<std::string> warnings;  // the start of a runtime tells the user about the failure
   auto completed = posix::with_settings_files(Environment::of_this_process(), warnings);
   if (!completed) return std::move(completed.error());
   const Environment& environment = *completed;

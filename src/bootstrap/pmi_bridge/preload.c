@@ -1,13 +1,15 @@
-/* libhorovod_pmi_bridge.so, for LD_PRELOAD in front of programs that start MPI themselves under a launcher that their
- * MPI does not speak with: `from mpi4py import MPI` in a rank of horovodrun or `srun --mpi=pmix`, with MPICH.
+/* libhorovod_pmi_bridge.so is for LD_PRELOAD. It helps programs that start MPI themselves under a launcher whose
+ * protocol their MPI does not know, for example `from mpi4py import MPI` with MPICH in a rank of horovodrun or of
+ * `srun --mpi=pmix`.
  *
- * An MPI library finds its PMI server by getenv("PMI_FD"). This library stands before the C library's getenv and, when
- * an MPI library asks, answers with a bridge to the launcher's PMIx server, or horovodrun's store (bridge.hpp, in
- * libhorovod_bridge.so, which is opened then). So it works however the MPI came into the process (linked, or loaded by
- * mpi4py), does nothing before MPI_Init, and leaves the environment, which children inherit, as it is. Everybody else's
- * getenv is the C library's.
+ * An MPI library calls getenv("PMI_FD") to find its PMI server. This library replaces the C library's getenv. If the
+ * caller is an MPI library, the answer names a bridge (bridge.hpp, in libhorovod_bridge.so, which is opened at that
+ * moment). The bridge leads to the launcher's PMIx server or to horovodrun's store. All other callers get the answer
+ * of the C library's getenv. So it does not matter whether the MPI was linked or loaded by mpi4py. Nothing happens
+ * before MPI_Init, and the environment, which children inherit, stays as it is.
  *
- * In C and without any library of its own: it is loaded into every program that a rank starts. */
+ * The library is written in C and needs no other library, because it is loaded into every program that a rank
+ * starts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -19,8 +21,9 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* empty without a bridge */
-static volatile int under_way, is_alone; /* is_alone: a job of one rank needs no server, but must not see PMIx */
+static char pmi_fd[16], pmi_rank[16], pmi_size[16]; /* the values of these variables; empty without a bridge */
+static volatile int under_way, is_alone; /* is_alone: this is a job of one rank, which needs no server but must not
+                                            see PMIx */
 
 static char* system_getenv(const char* name) {
   static char* (*next)(const char*);
@@ -32,7 +35,7 @@ static int begins(const char* text, const char* with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* True if something here brings the job's ranks together: a PMIx server, or horovodrun's own store. */
+/* True if the ranks of the job can meet through a PMIx server or through horovodrun's own store. */
 static int is_launched(void) {
   if (system_getenv("PMIX_NAMESPACE") != NULL) return 1;
   return system_getenv("HOROVOD_RANK") != NULL &&
@@ -43,7 +46,7 @@ static int tells_of_pmix(const char* name) {
   return begins(name, "PMIX_") || begins(name, "PRTE_");
 }
 
-/* True for an MPI library that can find its peers only through PMI. */
+/* True if the caller is an MPI library that can find its peers only through PMI. */
 static int is_mpi_without_pmix(const char* path) {
   const char* file = path == NULL ? NULL : strrchr(path, '/');
   file = file == NULL ? path : file + 1;

@@ -6,8 +6,10 @@ namespace hvd::bootstrap {
 namespace {
 
 // The MPI library reads the process's own environment.
+//
 // NOLINTBEGIN(concurrency-mt-unsafe)
-// A variable of the process that has another value, or none, as long as this lives.
+//
+// Gives a variable of the process another value, or removes it, as long as this object lives.
 class Replaced {
  public:
   Replaced(const char* name, const char* value) : name_(name) {

@@ -6,7 +6,7 @@
 #include "native/posix/plugin.hpp"
 
 namespace hvd::pmix {
-class Server;  // native/pmix/server.hpp; like everything outside of native/pmix it sees no header of PMIx
+class Server;  // declared in native/pmix/server.hpp; only native/pmix includes headers of PMIx
 }
 
 namespace hvd::bootstrap {

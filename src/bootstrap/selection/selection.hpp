@@ -18,9 +18,10 @@ namespace hvd::bootstrap {
 using Notice = std::string;
 
 struct Chosen {
-  std::unique_ptr<Bootstrap> bootstrap;  // has joined; logs every verb with its time at the level trace
+  std::unique_ptr<Bootstrap> bootstrap;  // the bootstrap has joined; it logs every call with its time at the level
+                                         // trace
   Identity identity;
-  std::string why;  // "detected", "forced by HOROVOD_BOOTSTRAP"
+  std::string why;  // why it was chosen: "detected", "forced by HOROVOD_BOOTSTRAP"
 };
 
 // Chooses a bootstrap and joins the job with it. May be called again in a process once the last choice was destroyed;

@@ -17,12 +17,12 @@ bool is_of_one_machine(const std::string& folder) {
   struct statfs status {};
   if (::statfs(folder.c_str(), &status) != 0) return false;
   switch (static_cast<unsigned long>(status.f_type)) {
-    case 0x01021994:  // tmpfs
+    case 0x01021994:  // the number of the file system tmpfs
     case 0x858458f6:  // ramfs
     case 0xef53:      // ext2, ext3, ext4
     case 0x58465342:  // xfs
     case 0x9123683e:  // btrfs
-    case 0x794c7630:  // overlayfs: a container's
+    case 0x794c7630:  // overlayfs, which containers use
     case 0x73717368:  // squashfs
     case 0x2fc12fc1:  // zfs
     case 0xf2f52010:  // f2fs

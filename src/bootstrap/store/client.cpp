@@ -16,7 +16,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries to enter the store
+constexpr std::chrono::milliseconds longest_wait_outside(500);  // longest pause between tries to enter the store
 
 // False if the deadline passes first.
 bool wait_for(int descriptor, short events, Deadline deadline) {
@@ -57,7 +57,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::enter(const Connect& connect, 
       fault = greeted.error().message;
     }
     if (deadline.left() <= pause)
-      return Error(ErrorCode::timeout, "the store of the job lets nobody in until the deadline: " + fault);
+      return Error(ErrorCode::timeout, "the store of the job has accepted no connection before the deadline: " + fault);
     std::this_thread::sleep_for(pause);  // no event tells when the store has room
   }
 }
@@ -127,7 +127,7 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       table.insert(table.end(), message->begin() + 5, message->end());
       continue;
     }
-    if (answered != ticket) continue;  // it answers a request whose deadline passed
+    if (answered != ticket) continue;  // an answer to an earlier request, whose deadline has passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
     ByteReader failure(reply.body);

@@ -20,11 +20,12 @@ namespace hvd::bootstrap {
 
 // A connection to a store. It carries whole messages, and its calls never block.
 struct StoreChannel {
-  std::string store;  // "the launcher's local store", for error texts
+  std::string store;  // name of the store for error texts: "the launcher's local store"
   int descriptor = -1;
   std::function<Result<posix::Delivery>(ConstBytes message)> send;
-  std::function<Result<posix::Delivery>(Buffer& message)> receive;  // also sends what send() has left
-  std::function<bool()> has_unsent;                                 // null if send() leaves nothing unsent
+  // receives a message; also sends bytes that send() has not sent
+  std::function<Result<posix::Delivery>(Buffer& message)> receive;
+  std::function<bool()> has_unsent;  // null if send() always sends all bytes
 };
 
 // Used by one thread at a time. Every call returns by its deadline. The destructor leaves the store.
@@ -73,9 +74,9 @@ class StoreClient {
   int size_;
   std::string job_;
   std::string broken_;      // why nothing can be asked any more
-  std::string late_fence_;  // why there can be no fence any more
+  std::string late_fence_;  // the reason why no fence can succeed any more; empty if it can
   std::uint32_t ticket_ = 0;
-  std::map<std::uint32_t, Buffer> pieces_;  // pieces of tables, by the number of their exchange
+  std::map<std::uint32_t, Buffer> pieces_;  // the pieces of tables that have come, by the number of their exchange
 };
 
 }  // namespace hvd::bootstrap

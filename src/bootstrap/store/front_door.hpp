@@ -21,7 +21,7 @@ class FrontDoor {
  public:
   // The numbers of the door's own events. Connections have larger numbers, which rise.
   static constexpr std::uint64_t of_listeners = 0, of_clock = 1;
-  static constexpr std::size_t spare_places = 128;  // for connections that are not ranks
+  static constexpr std::size_t spare_places = 128;  // room for connections of processes that are not ranks
 
   // The listeners belong to the owner and must stay open as long as the door exists.
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
@@ -48,7 +48,7 @@ class FrontDoor {
   std::size_t most_ = 0;
   std::chrono::milliseconds patience_{};
   posix::FileDescriptor clock_;
-  std::map<std::uint64_t, Clock::time_point> strangers_;  // when their time is over; oldest first
+  std::map<std::uint64_t, Clock::time_point> strangers_;  // when the time of each stranger is over, oldest first
   bool is_open_ = true;
   bool is_resting_ = false;
 };

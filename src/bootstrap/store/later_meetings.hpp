@@ -37,7 +37,7 @@ class LaterMeetings {
   Identity identity_;
   std::string addresses_, port_, secret_;
   std::string why_not_;                     // why there is no store; empty if there is one
-  std::unique_ptr<TcpStoreThread> server_;  // on rank 0
+  std::unique_ptr<TcpStoreThread> server_;  // only rank 0 has a server
   std::uint64_t fences_ = 0;
   std::map<std::string, Buffer, std::less<>> mine_;        // what this rank has put since the last fence
   std::map<std::pair<Rank, std::string>, Buffer> values_;  // the values of all ranks

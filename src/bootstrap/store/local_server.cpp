@@ -22,7 +22,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_unsent = 256;  // answers to one client that does not read them
+constexpr std::size_t most_unsent = 256;  // limit for unsent answers to a client that does not read them
 
 struct Connection {
   posix::FileDescriptor socket;

@@ -43,8 +43,9 @@ namespace hvd::bootstrap {
 
 namespace local_store {
 // The launcher sets these for every rank, besides HOROVOD_RANK and HOROVOD_SIZE.
-inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";        // "@00f3a": an abstract socket name
-inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // 32 hexadecimal digits
+// the store's abstract socket name, such as "@00f3a"
+inline constexpr const char* address_variable = "HOROVOD_LOCAL_STORE";
+inline constexpr const char* secret_variable = "HOROVOD_LOCAL_STORE_SECRET";  // the job's secret, 32 hexadecimal digits
 }  // namespace local_store
 
 // Used by one thread. Its calls never block.
@@ -55,7 +56,7 @@ class LocalStoreServer {
     int size = 1;
     // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
-    // The longest time that a new connection may say nothing.
+    // A new connection that says nothing for this time is dropped.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);
   };
   static Result<std::unique_ptr<LocalStoreServer>> open(Options options);

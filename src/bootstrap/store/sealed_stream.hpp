@@ -75,12 +75,12 @@ class SealedStream {
   std::uint64_t sent_messages_ = 0;
   std::uint64_t received_messages_ = 0;
   struct Outgoing {
-    store::SharedMessage shared;  // used in place of `own`
+    store::SharedMessage shared;  // a message that several connections share; used in place of `own`
     Buffer own;
     ConstBytes bytes() const { return shared != nullptr ? ConstBytes(shared->bytes) : ConstBytes(own); }
   };
   std::deque<Outgoing> out_;
-  std::size_t sent_ = 0;  // bytes of the first entry of out_ that were sent
+  std::size_t sent_ = 0;  // number of bytes of the first message in out_ that were sent
   std::size_t unsent_bytes_ = 0;
   std::vector<store::SharedMessage> waiting_;  // messages that wait for the session key
   Buffer in_;

@@ -10,7 +10,7 @@ namespace {
 
 using store::Verb;
 
-constexpr std::size_t most_stored_bytes = 256u << 20;  // of all ranks together
+constexpr std::size_t most_stored_bytes = 256u << 20;  // limit for the values of all ranks together
 constexpr std::size_t longest_reason = 4096;
 
 std::string clipped(std::string_view text) {
@@ -157,7 +157,8 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
     case Verb::leave:
       if (!in.at_end()) return false;
       from->second.has_left = true;
-      left(connection, "");  // at once, because the rank may come back before the end of its old connection is seen
+      left(connection, "");  // the rank leaves at once, because it may come back before the end of its old connection
+                             // is seen
       if (ticket != 0) answer_done(connection, ticket);
       return true;
     default: return false;

@@ -21,7 +21,7 @@
 
 namespace hvd::bootstrap {
 
-// What a client says about itself when it comes in.
+// The facts about itself that a client sends when it comes in.
 struct StoreGuest {
   std::uint32_t wire_version = 0;
   std::int32_t rank = -1;
@@ -66,7 +66,7 @@ class StoreSeats {
   };
   struct Seated {
     std::optional<std::uint64_t> connection;
-    std::uint64_t fences = 0;  // fences that the rank has entered so far
+    std::uint64_t fences = 0;  // number of fences that the rank has entered so far
     std::optional<std::uint32_t> fence_ticket;
     std::string lost;  // how the rank ended; empty while it lives
     std::map<std::string, Buffer, std::less<>> values;
@@ -81,7 +81,7 @@ class StoreSeats {
     std::vector<bool> has;
     int arrived = 0;
     std::set<std::uint64_t> about_to_ask;  // connections that have brought cards but have not asked for the table yet
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // connection, ticket
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // who waits for the table: connection, ticket
   };
 
   Seated& seat_of(Rank rank) { return seats_[static_cast<std::size_t>(rank.value)]; }

@@ -17,7 +17,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds head_start(250);  // of one address before the next is tried
+constexpr std::chrono::milliseconds head_start(250);  // the time after which the next address is tried, too
 constexpr std::chrono::milliseconds no_time(0);
 
 struct Attempt {

@@ -27,12 +27,12 @@ namespace {
 using store::Verb;
 
 constexpr auto strangers_time = std::chrono::seconds(10);
-constexpr std::size_t most_unsent_bytes = 64 << 20;  // answers to one client that does not read them
+constexpr std::size_t most_unsent_bytes = 64 << 20;  // limit for unsent answers to a client that does not read them
 constexpr auto lingering_time = std::chrono::seconds(5);
 
 struct SealedConnection {
   std::unique_ptr<SealedStream> stream;
-  std::string from;  // its address
+  std::string from;  // address of the other end
   bool also_writable = false;
 };
 
@@ -49,7 +49,7 @@ struct TcpStoreServer::State {
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false;
-  int warnings_left = 8;  // about strangers; there is a limit because port scanners come often
+  int warnings_left = 8;  // number of warnings about strangers that may still be written; port scanners come often
   Buffer incoming;
 
   ~State() {
@@ -105,7 +105,7 @@ struct TcpStoreServer::State {
       auto level = is_news ? log::Level::warning : log::Level::debug;
       if (log::enabled(level))
         log::write(level, "rendezvous: a connection from " + gone.from + " was dropped: it " + why +
-                              (is_news && --warnings_left == 0 ? "; more will be dropped without a word" : ""));
+                              (is_news && --warnings_left == 0 ? "; further ones will not be reported" : ""));
       door.let_go(number);
     }
     seats->left(number, why);
@@ -201,7 +201,7 @@ struct TcpStoreServer::State {
     for (const posix::Interface& interface : *found) {
       if (!is_wanted(interface.name)) continue;
       for (const posix::InterfaceAddress& each : interface.addresses) {
-        if (each.address.is_link_local()) continue;  // such an address means another host on each interface
+        if (each.address.is_link_local()) continue;  // a link-local address means another host on each interface
         auto listener = posix::listen_on_tcp(each.address.with_port(port));
         if (!listener) return std::move(listener.error());
         if (!*listener) return Error(ErrorCode::system, "port " + std::to_string(port) + " is taken");

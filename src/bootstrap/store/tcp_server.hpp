@@ -21,7 +21,7 @@ class TcpStoreServer {
   struct Options {
     std::string job;  // handed to the ranks as Identity::job
     int size = 1;
-    std::string secret;           // at least 16 bytes
+    std::string secret;           // the job's secret, at least 16 bytes
     std::int64_t first_port = 0;  // first of a range; 0: the kernel chooses
     std::int64_t last_port = 0;
     // The names of the interfaces to listen on; all interfaces if empty. addresses() returns the addresses of these

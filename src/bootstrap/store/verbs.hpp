@@ -17,8 +17,9 @@ inline constexpr std::uint32_t wire_version = 2;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
-inline constexpr std::size_t piece_bytes = 60 << 10;       // of a table of all cards
-inline constexpr std::chrono::seconds lost_host_time(30);  // the time without a sign of life from the other end's host
+inline constexpr std::size_t piece_bytes = 60 << 10;  // size of a piece of the table with all cards
+// a connection is lost if the other end's host gives no sign of life for this time
+inline constexpr std::chrono::seconds lost_host_time(30);
 
 enum class Verb : std::uint8_t {
   hello = 1,
@@ -42,7 +43,7 @@ enum class Verb : std::uint8_t {
 // A message that goes to many clients, which share its bytes.
 struct Message {
   Buffer bytes;
-  mutable std::optional<Digest> digest{};  // null until somebody needs it
+  mutable std::optional<Digest> digest{};  // computed when it is first needed
 };
 using SharedMessage = std::shared_ptr<const Message>;
 

@@ -94,7 +94,7 @@ class Broadcast final : public Task {
   const DataType dtype_;
   const int local_rank_;
   const bool has_rail_, is_root_;
-  const Seat root_on_node_;  // -1 on the other nodes
+  const Seat root_on_node_;  // the root's seat in its node; -1 on the other nodes
   RailShares shares_;
   const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;

@@ -46,10 +46,10 @@ class NodeShares {
   const bool has_counts_;
   const std::int64_t node_chunk_elements_;
   int my_node_ = 0;
-  std::vector<Seat> members_;               // by node, then by local rank
-  std::vector<std::size_t> first_members_;  // by node: where its members begin; the last entry is the end
-  std::vector<std::int64_t> share_begins_;  // by seat; the last entry is the end
-  std::vector<std::int64_t> pieces_;        // by seat: the length of its pieces; the last ones may be shorter
+  std::vector<Seat> members_;               // the seats of all nodes: by node, then by local rank
+  std::vector<std::size_t> first_members_;  // for each node: where its members begin; the last entry is the end
+  std::vector<std::int64_t> share_begins_;  // where each seat's share begins; the last entry is the end
+  std::vector<std::int64_t> pieces_;        // for each seat: the length of its pieces; the last ones may be shorter
   std::int64_t chunks_ = 0;
 };
 

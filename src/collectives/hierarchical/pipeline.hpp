@@ -53,7 +53,7 @@ class Pipeline {
     Task* task = nullptr;
   };
   struct Lane {
-    std::int64_t chunk = -1;  // -1: no chunk yet
+    std::int64_t chunk = -1;  // the chunk that the lane works on; -1: none yet
     std::array<StageOfLane, 3> stages;
     StageOfLane& at(Stage stage) { return stages[static_cast<std::size_t>(stage)]; }
   };

@@ -35,10 +35,10 @@ class Chunking {
 
   const bool by_seat_;
   const bool has_counts_;
-  const std::int64_t piece_elements_;  // in a chunk, or in one seat's part of a chunk
+  const std::int64_t piece_elements_;  // number of elements in a chunk, or in one seat's part of a chunk
   std::int64_t total_ = 0;
   std::int64_t chunks_ = 0;
-  std::vector<std::int64_t> share_begins_;  // by seat, and the total
+  std::vector<std::int64_t> share_begins_;  // where each seat's share begins; the last entry is the total
 };
 
 }  // namespace hvd::collectives

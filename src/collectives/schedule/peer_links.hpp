@@ -29,7 +29,7 @@ class PeerLinks {
   const Peer& to(Seat seat) const { return peers_[static_cast<std::size_t>(seat.value)]; }
 
  private:
-  std::vector<Peer> peers_;  // by seat of the team
+  std::vector<Peer> peers_;  // one for each seat of the team
 };
 
 }  // namespace hvd::collectives

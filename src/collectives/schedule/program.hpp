@@ -23,8 +23,8 @@ struct Round {
   Seat from{-1};
   Blocks received;
   bool is_reduced = false;     // the arriving data are reduced with the data that are there; else they replace them
-  bool arrival_first = false;  // if reduced: the arriving data are the left operand
-  bool is_total = false;       // if reduced: this is the last operand of these elements, so the postscale follows
+  bool arrival_first = false;  // of a reduction: the arriving data are the left operand
+  bool is_total = false;       // of a reduction: this is the last operand of these elements, so the postscale follows
   // The number of this message among the messages from one seat to the other. make_program_task() fills it in.
   std::uint16_t sent_stage = 0, received_stage = 0;
 };
@@ -37,7 +37,7 @@ struct Program {
 // The programs of one plan. If each block belongs to a seat (allgather, reduce_scatter), there is one block per seat.
 struct Programs {
   Program large;
-  Program small;  // for chunks of at most small_bytes, if that is not 0
+  Program small;  // the program for chunks of at most small_bytes; unused if small_bytes is 0
   std::size_t small_bytes = 0;
 };
 

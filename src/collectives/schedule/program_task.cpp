@@ -94,16 +94,17 @@ class ProgramTask final : public Task {
     Seat to;
   };
   struct Lane {
-    std::int64_t chunk = 0;  // if it is not below chunks_, no chunk is left for the lane
+    std::int64_t chunk = 0;  // number of the chunk; from chunks_ on, no chunk is left for the lane
     bool is_packed = false;
     const Program* program = nullptr;
     std::size_t round = 0;
     bool is_posted = false;  // the round's messages have been started
     std::optional<Pending> recv;
     bool has_arrival = false;  // data were received and not reduced yet
-    std::vector<Send> sends;   // under way
+    std::vector<Send> sends;   // the sends of this lane that are under way
     std::byte* work = nullptr;
-    std::vector<std::int64_t> offsets;  // of the blocks in the work area, in elements; the last entry is the end
+    std::vector<std::int64_t> offsets;  // where each block begins in the work area, in elements; the last entry is the
+                                        // end
     Scratch scratch, landing;
   };
 
@@ -126,7 +127,7 @@ class ProgramTask final : public Task {
     };
     switch (verb_) {
       case Verb::allreduce:
-      case Verb::alltoall:  // alltoall and adasum: only in a team of one
+      case Verb::alltoall:  // this task does alltoall and adasum only in a team of one
       case Verb::adasum: return expect(out_, in_.count(), "output");
       case Verb::allgather: return expect(in_, chunking_.share_count(me_.value), "input");
       case Verb::reduce_scatter: return expect(out_, chunking_.share_count(me_.value), "output");

@@ -54,7 +54,7 @@ class Selector {
   const Algorithm* named(std::string_view name) const;
 
   std::vector<std::unique_ptr<Algorithm>> algorithms_;
-  std::vector<const Algorithm*> overrides_;  // by verb; null if the user asked for none
+  std::vector<const Algorithm*> overrides_;  // the user's algorithm for each verb; null if the user asked for none
 };
 
 }  // namespace hvd::collectives

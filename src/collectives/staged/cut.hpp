@@ -23,9 +23,9 @@ struct Range {
 };
 
 struct Chunk {
-  std::vector<Range> in, out;                // adasum: one for each tensor
-  std::vector<std::int64_t> counts;          // allgather, reduce_scatter: elements by seat
-  std::vector<std::int64_t> sent, received;  // alltoall: elements by seat
+  std::vector<Range> in, out;                // ranges of the chunk; adasum has one for each tensor
+  std::vector<std::int64_t> counts;          // for allgather and reduce_scatter: elements of each seat
+  std::vector<std::int64_t> sent, received;  // for alltoall: elements of each seat
 };
 
 class Cut {
@@ -51,13 +51,15 @@ class Cut {
   const Verb verb_;
   const Seat root_, me_;
   const int size_;
-  const std::int64_t elements_;  // in a chunk, or in one seat's part of it if the batch is cut by seat
+  const std::int64_t elements_;  // number of elements in a chunk, or in one seat's part of it if the batch is cut by
+                                 // seat
   const std::vector<std::int64_t> planned_counts_;
   transport::Splits splits_;
   std::int64_t total_ = 0, total_out_ = 0;
   std::int64_t chunks_ = 0;
-  std::vector<std::int64_t> begins_;  // where shares (by seat) or adasum's tensors begin, then the end
-  std::vector<std::size_t> firsts_;   // adasum: the first tensor of each chunk, then the number of all tensors
+  std::vector<std::int64_t> begins_;  // where each share (by seat) or each tensor of adasum begins; the last entry is
+                                      // the end
+  std::vector<std::size_t> firsts_;   // for adasum: the first tensor of each chunk, then the number of all tensors
 };
 
 }  // namespace hvd::collectives::staged

@@ -126,7 +126,7 @@ class StagedTask final : public Task {
   };
   struct Slot {
     Chunk chunk;
-    Buffer in, out;  // in host memory; if the data keep their place, `in` is used for both
+    Buffer in, out;  // host memory of the slot; if the data keep their place, `in` is used for both
     Event copied, returned;
   };
   Slot& slot_of(std::int64_t chunk) { return slots_[static_cast<std::size_t>(chunk) % slots_.size()]; }
@@ -270,7 +270,7 @@ class StagedTask final : public Task {
   const Rank rank_;
   const Stream in_stream_;
   Device& device_;
-  std::shared_ptr<void> out_, back_;  // streams
+  std::shared_ptr<void> out_, back_;  // the streams for copies to the host and back
   Cut cut_;
   StageTasks stage_, chunk_counter_;
   SegmentArray in_, out_tensors_;
@@ -278,11 +278,11 @@ class StagedTask final : public Task {
   std::int64_t chunks_ = 0, copied_ = 0, travelled_ = 0;
   std::array<Slot, 3> slots_;
   Task* traveller_ = nullptr;  // the collective of the travelling chunk
-  Task* counter_ = nullptr;    // runs while the seats tell each other how many chunks they need
+  Task* counter_ = nullptr;    // the task in which the seats tell each other how many chunks they need
   std::int64_t most_chunks_ = 0;
   std::vector<Segment> host_in_, host_out_;
   bool is_ready_ = false;     // the caller's stream has reached the batch
-  bool is_in_place_ = false;  // a root whose output already has its data
+  bool is_in_place_ = false;  // true on a root whose output already has the data
   Event ready_, awaited_, end_;
   std::optional<Error> failure_;
 };

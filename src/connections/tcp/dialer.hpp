@@ -29,9 +29,9 @@ class Dialer {
  public:
   struct Settings {
     std::vector<posix::InterfaceAddress> own;   // the addresses of this host
-    bool is_forced = false;                     // use only these addresses
-    std::chrono::milliseconds patience{};       // for a host that gives no sign of life
-    std::chrono::milliseconds start_timeout{};  // for a host that answers, but whose rank does not answer yet
+    bool is_forced = false;                     // true if connections must use these addresses
+    std::chrono::milliseconds patience{};       // limit for a host that gives no sign of life
+    std::chrono::milliseconds start_timeout{};  // limit for a host that answers, but whose rank does not answer yet
   };
   struct Outcome {
     Rank peer;
@@ -54,15 +54,15 @@ class Dialer {
   struct Try {
     std::uint64_t number;
     std::size_t endpoint;
-    posix::FileDescriptor connecting;  // until the connection is made
-    std::optional<Talk> talk;          // after the connection was made
+    posix::FileDescriptor connecting;  // used until the connection is made
+    std::optional<Talk> talk;          // used after the connection was made
     Clock::time_point deadline;
   };
   struct Dial {
     Rank peer;
     Digest name;
     std::vector<posix::TcpAddress> endpoints;
-    std::vector<std::string> troubles;  // by endpoint
+    std::vector<std::string> troubles;  // what went wrong with each endpoint
     std::list<Try> tries;
     std::size_t next = 0;  // the endpoint with which the next round begins
     int rounds = 0;

@@ -9,7 +9,7 @@
 namespace hvd::connections::tcp {
 namespace {
 
-constexpr std::uint64_t mark = 0x70637420'64766f48;  // "Hovd tcp"
+constexpr std::uint64_t mark = 0x70637420'64766f48;  // the letters "Hovd tcp"
 
 // These fields are equal in all versions, so that ranks of different releases can recognise each other.
 struct Hello {
@@ -154,7 +154,7 @@ Digest Handshake::proof(std::uint32_t step) const {
   writer.put(step);
   writer.put(credentials_->job);
   writer.put(credentials_->epoch);
-  writer.put(is_dialer ? peer_ : credentials_->me);  // the acceptor's rank
+  writer.put(is_dialer ? peer_ : credentials_->me);  // the proof covers the acceptor's rank
   writer.put(dialers_random_);
   writer.put(acceptors_random_);
   if (step >= introduction_step) {

@@ -35,7 +35,7 @@ class Handshake {
  public:
   enum class State : std::uint8_t {
     greeting,     // the other end has proved nothing yet
-    introducing,  // dialer: the other end is the right one; introduce() may follow
+    introducing,  // dialer: the other end has proved that it is the right rank; introduce() may follow
     judged,       // dialer: waits for the verdict
     done,
     refused,  // why() gives the reason

@@ -85,7 +85,7 @@ void Strangers::drop(Iterator stranger, const std::string& why) {
 void Strangers::name_in_log(const Stranger& stranger, const std::string& why) {
   if (named_.size() >= most_named || named_.contains(stranger.host)) return;
   std::string text = "dropped a TCP connection from " + stranger.host + ": " + why +
-                     "; more from there will be dropped without a word. Training is not affected";
+                     "; further ones from there will not be reported. Training is not affected";
   // A peer may try several ways to this rank, and it drops all of these connections except one.
   if (stranger.talk.was_left()) {
     if (!named_.insert(stranger.host + " left").second) return;

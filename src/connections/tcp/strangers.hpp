@@ -61,7 +61,7 @@ class Strangers {
   const std::chrono::milliseconds patience_;
   const std::size_t most_at_once_;  // greater than the number of ranks, which may all connect at the same time
   std::uint64_t next_number_ = 0;
-  std::map<std::uint64_t, Stranger> strangers_;  // oldest first
+  std::map<std::uint64_t, Stranger> strangers_;  // strangers by number, so the oldest is first
   std::map<std::string, std::size_t> per_host_;
   std::vector<Proven> proven_;
   std::set<std::string> named_;  // addresses that the log has already named

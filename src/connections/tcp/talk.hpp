@@ -17,7 +17,7 @@ class Talk {
   // failed: why() gives the reason.
   bool move();
   const Handshake& handshake() const { return handshake_; }
-  // See Handshake. Call move() afterwards.
+  // Does the same as Handshake::introduce(). Call move() afterwards.
   void introduce(const Digest& name) { handshake_.introduce(name); }
   int descriptor() const { return socket_.get(); }
   posix::FileDescriptor take_socket() { return std::move(socket_); }

@@ -163,9 +163,9 @@ class Handshake {
   const Group& node_;
   posix::FileDescriptor listener_;
   Buffer greeting_;
-  std::vector<posix::FileDescriptor> connections_;  // by seat
-  std::vector<bool> is_greeted_;                    // by seat
-  std::vector<posix::FileDescriptor> strangers_;    // accepted connections without a greeting yet
+  std::vector<posix::FileDescriptor> connections_;  // one connection for each seat
+  std::vector<bool> is_greeted_;                    // for each seat: true if its greeting has come
+  std::vector<posix::FileDescriptor> strangers_;    // accepted connections whose greeting has not come yet
   bool has_to_retry_ = false;
 };
 

@@ -45,7 +45,7 @@ struct Tables {
   Tables() noexcept;
   void add(const char* name_space, AddKernels floats, AddKernels halves, AddKernels integers) noexcept {
     KernelTable& table = list[count++];
-    table.instruction_set = name_space + 2;  // "N_AVX2": without its "N_"
+    table.instruction_set = name_space + 2;  // Highway's names begin with "N_", as in "N_AVX2"; this prefix is removed
     floats(table);
     halves(table);
     integers(table);
@@ -92,7 +92,8 @@ const char* instruction_set() noexcept {
 void copy_streaming(void* to, const void* from, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
   constexpr std::size_t line = 64;
-  constexpr std::size_t worthwhile = 64 * line;  // for less, fence and uneven ends cost more than is saved
+  constexpr std::size_t worthwhile = 64 * line;  // shorter copies do not bypass the cache, because fence and uneven
+                                                 // ends would cost more than is saved
   auto* destination = static_cast<unsigned char*>(to);
   auto* source = static_cast<const unsigned char*>(from);
   if (bytes >= worthwhile) {

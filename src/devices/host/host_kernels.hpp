@@ -21,7 +21,7 @@ struct Scale {
 // be equal to a source; other overlaps are not allowed. source_count >= 1, destination_count >= 1.
 using ReduceKernel = void (*)(const void* const* sources, int source_count, void* const* destinations,
                               int destination_count, std::int64_t count, Scale scale);
-ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept;  // never null
+ReduceKernel reduce_kernel(DataType dtype, ReduceOp op) noexcept;  // there is a kernel for every type and operation
 
 // Sums of products of two vectors of floats, for Adasum. They are added in double, in an order that depends only on the
 // number of elements.

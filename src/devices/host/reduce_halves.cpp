@@ -72,7 +72,8 @@ struct Half {
     const auto subnormal = hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(D{}, magnitude), half)), hn::BitCast(di, half));
     const auto nan = hn::Or(hn::ShiftRight<13>(hn::And(magnitude, hn::Set(di, 0x7FFFFF))), hn::Set(di, 0x7E00));
     auto result = choose(hn::Lt(magnitude, hn::Set(di, 113 << 23)), subnormal, normal);
-    result = choose(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);  // from 65536 on
+    // values from 65536 on become infinity
+    result = choose(hn::Gt(magnitude, hn::Set(di, 0x477FFFFF)), hn::Set(di, 0x7C00), result);
     result = choose(hn::Gt(magnitude, hn::Set(di, 0x7F800000)), nan, result);
     return hn::DemoteTo(Narrow{}, hn::Or(result, hn::BitCast(di, sign)));
   }

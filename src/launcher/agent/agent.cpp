@@ -159,7 +159,8 @@ class Agent {
       siginfo_t news{};
       if (::waitid(P_ALL, 0, &news, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || news.si_pid == 0) return;
       bool has_just_ended = news.si_code != CLD_STOPPED && order_of_ends_.knows(news.si_pid);
-      if (has_just_ended && std::exchange(seen, news.si_pid) != news.si_pid) continue;  // maybe others did before
+      // other children may have ended before it
+      if (has_just_ended && std::exchange(seen, news.si_pid) != news.si_pid) continue;
       reap(news.si_pid);
     }
   }
@@ -178,7 +179,7 @@ class Agent {
 
   void report_end(pid_t child, int status) {
     auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const RankProcess& r) { return r.process == child; });
-    if (rank == ranks_.end()) return;  // an adopted process
+    if (rank == ranks_.end()) return;  // a process that the agent has adopted
     hear_of_start(*rank);
     rank->process = 0;
     Exited exited;
@@ -244,7 +245,7 @@ class Agent {
   std::vector<RankProcess> ranks_;
   posix::OrderOfEnds order_of_ends_;
   std::vector<pollfd> polled_;
-  std::size_t watched_ = 0;  // the index in polled_ of leash and lifeline
+  std::size_t watched_ = 0;  // the places of the leash and the lifeline in polled_
   Environment environment_ = Environment::of_this_process();
   std::vector<Share> shares_;
   posix::FileDescriptor lifeline_;

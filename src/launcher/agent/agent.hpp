@@ -15,8 +15,8 @@ namespace hvd::launcher {
 
 struct AgentSettings {
   std::string session_folder;       // removed when horovodrun is gone; empty: no folder
-  Inheritance inheritance;          // what the ranks are to start with
-  std::chrono::milliseconds grace;  // between the first signal and SIGKILL when horovodrun is gone
+  Inheritance inheritance;          // the settings with which ranks start
+  std::chrono::milliseconds grace;  // time between the first signal and SIGKILL when horovodrun is gone
   // A descriptor that becomes readable when the agent is to end as if horovodrun were gone. -1: there is none.
   int leash = -1;
   // On another host: the variables that the ranks get besides those that horovodrun sends.

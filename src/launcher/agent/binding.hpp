@@ -9,9 +9,10 @@
 namespace hvd::launcher {
 
 struct Share {
-  posix::CpuMask cpus;      // empty: not bound
-  int threads = 0;          // for OMP_NUM_THREADS: the rank's own cores; 1 if it shares cores; 0: not known
-  std::string description;  // for --verbose
+  posix::CpuMask cpus;      // processors of the rank; empty: it is not bound
+  int threads = 0;          // the value for OMP_NUM_THREADS: the number of the rank's own cores; 1 if it shares cores;
+                            // 0: not known
+  std::string description;  // text about the binding, for --verbose
 };
 
 // Shares out only the processors that this process may use. If the ranks cannot be bound, a notice says why. That is no

@@ -25,7 +25,8 @@ std::string_view name_in(std::string_view path) {
 }
 
 bool is_wanted(const Environment& of_rank) {
-  std::vector<std::string> warnings;  // ignored here: the ranks print them, and refuse malformed values
+  std::vector<std::string> warnings;  // warnings are ignored here, because the ranks print them, and refuse malformed
+                                      // values
   auto config = Config::from(of_rank, warnings);
   if (config && !config->pmi_bridge) return false;
   if (of_rank.has("PMI_FD") || of_rank.has("PMI_PORT")) return false;

@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t secret_bytes = 64;
 constexpr milliseconds time_to_connect{10000}, time_for_an_address{3000}, time_for_a_secret{2000};
-constexpr int unreachable = 255;  // as ssh ends
+constexpr int unreachable = 255;  // the exit code of ssh if it cannot reach a host
 
 int complain(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
@@ -47,7 +47,8 @@ bool wait_until(int descriptor, short event, Deadline deadline) {
          0;
 }
 
-// Reads the secret that the other end shows. A stranger is not waited for.
+// Reads the secret that the other end sends, and compares it. The time is limited, because the other end may be a
+// stranger.
 bool shows(int socket, const std::string& secret) {
   const Deadline deadline = Deadline::after(time_for_a_secret);
   std::string shown;
@@ -60,7 +61,7 @@ bool shows(int socket, const std::string& secret) {
   return are_equal_secrets(as_bytes(shown), as_bytes(secret));
 }
 
-// The file is there for as long as this object.
+// Makes the file, and removes it when the object is destroyed.
 class CallFile {
  public:
   CallFile(const Environment& environment, const std::string& text) {
@@ -85,7 +86,8 @@ Result<pid_t> start(const std::vector<std::string>& command) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);  // standard output is for messages
+  // pbsdsh writes to standard error, because standard output carries messages
+  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -96,7 +98,7 @@ Result<pid_t> start(const std::vector<std::string>& command) {
   return process;
 }
 
-// Waits for the agent, for as long as pbsdsh lives. horovodrun ends the waiting by ending us.
+// Waits until the agent connects, or until pbsdsh has ended. If horovodrun gives up, it ends this process.
 posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const std::string& secret, pid_t pbsdsh) {
   for (;;) {
     posix::FileDescriptor caller = posix::accept_from_any(sockets.sockets, Deadline::after(milliseconds(200)));
@@ -105,7 +107,7 @@ posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const st
   }
 }
 
-// Carries bytes one way as they come. False at their end.
+// Carries the bytes that are there from one descriptor to the other. Returns false at the end of the input.
 bool carry(int from, int to) {
   std::array<char, 64 << 10> chunk;
   ssize_t count = ::read(from, chunk.data(), chunk.size());
@@ -157,7 +159,8 @@ int run_pbsdsh_line(int count, char** arguments) {
   auto node_file = posix::read_text(environment.get("PBS_NODEFILE").value_or("PBS_NODEFILE"));
   if (!node_file) return complain(node_file.error().message);
   const int number = task_number_of(words[2], *node_file);
-  if (number < 0) return complain("PBS_NODEFILE does not have the host " + words[2]);
+  if (number < 0)
+    return complain("expected the host " + words[2] + " in PBS_NODEFILE, which lacks it: name hosts of the job");
   auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
   if (!sockets) return complain(sockets.error().message);
   const std::string secret = posix::random_hex(secret_bytes / 2);
@@ -166,16 +169,18 @@ int run_pbsdsh_line(int count, char** arguments) {
   {
     CallFile file(environment, sockets->endpoints + "\n" + secret);
     if (!file.is_written())
-      return complain(file.path() + " cannot be written; HOROVOD_SHARED_DIR names a folder that all hosts see");
+      return complain(file.path() + " cannot be written: set HOROVOD_SHARED_DIR to a folder that all hosts see");
     auto started =
         start({"pbsdsh", "-n", std::to_string(number), "--", words[3], called_agent_flag, file.path(), words[5]});
     if (!started) return complain(started.error().message);
     pbsdsh = *started;
     socket = wait_for_agent(*sockets, secret, pbsdsh);
   }
-  if (!socket) return complain("pbsdsh has ended, and no agent has called");
+  if (!socket)
+    return complain("pbsdsh has ended before an agent connected: see the output of the PBS job for its message");
   (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
-  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));  // the lifeline tells who is lost
+  // the lifeline, not this connection, notices lost hosts
+  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));
   carry_messages(socket.get());
   socket.reset();
   while (::waitpid(pbsdsh, nullptr, 0) < 0 && errno == EINTR) {
@@ -187,9 +192,9 @@ int run_called_agent(const std::string& file, milliseconds grace) {
   auto text = posix::read_text(file);
   const std::size_t line = text ? text->find('\n') : std::string::npos;
   if (line == std::string::npos || text->size() < line + 1 + secret_bytes)
-    return complain(posix::host_name() + ": " + file +
-                    " does not say where to call: " + (text ? "it is cut" : text.error().message) +
-                    "; HOROVOD_SHARED_DIR names a folder that all hosts see");
+    return complain(posix::host_name() + ": expected an address and a secret in " + file + ", but " +
+                    (text ? "the file is cut off" : text.error().message) +
+                    ": set HOROVOD_SHARED_DIR to a folder that all hosts see");
   const std::string secret = text->substr(line + 1, secret_bytes);
   auto here = posix::interfaces();
   auto own = here ? posix::usable_addresses(*here, "") : Result<std::vector<posix::InterfaceAddress>>(here.error());
@@ -199,7 +204,7 @@ int run_called_agent(const std::string& file, milliseconds grace) {
   if (!socket ||
       ::send(socket.get(), secret.data(), secret.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(secret.size()))
     return complain(posix::host_name() + ": no connection to " + text->substr(0, line) +
-                    " (--network-interfaces, HOROVOD_PORT_RANGE)");
+                    ": see --network-interfaces, HOROVOD_PORT_RANGE and the firewall");
   ::dup2(socket.get(), STDIN_FILENO);
   ::dup2(socket.get(), STDOUT_FILENO);
   socket.reset();

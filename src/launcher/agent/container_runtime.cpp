@@ -92,7 +92,7 @@ Result<WordList> in_podman(const std::string& program, const Wish& wish) {
   WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
   if (wish.host.gpus != Gpus::none) words.emplace_back("--gpu");
   add_words(words, {"--workdir", wish.host.folder});
-  add_words(words, {"--volume", "/tmp:/tmp"});  // the other runtimes show /tmp by themselves
+  add_words(words, {"--volume", "/tmp:/tmp"});  // the other runtimes show /tmp without being asked
   for (const Bind& bind : wish.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
   for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
   words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);

@@ -23,12 +23,13 @@ class Ending {
   // Leaves out this child and all processes below it.
   void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
-  // A second call can only shorten the grace. `is_sent`: all processes have had the first signal already.
+  // A second call can only shorten the grace. With `is_sent` the first signal is not sent, because all processes have
+  // had it.
   void begin(int first_signal, std::chrono::milliseconds grace, bool is_sent = false);
   // Sends the signals that are due. Call it when left() has passed. The caller reaps the children, and so notices that
   // no child is left.
   void step();
-  std::chrono::milliseconds left() const;  // until the next step
+  std::chrono::milliseconds left() const;  // time until the next step
   // False once no process is left that has to be ended.
   bool has_somebody() const;
 

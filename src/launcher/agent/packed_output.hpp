@@ -44,8 +44,8 @@ class PackedOutput {
   posix::FileDescriptor from_, rank_end_;
   Sink sink_;
   std::string label_;
-  std::deque<std::string> units_;  // as many packets in each as a pipe takes at once
-  std::size_t waiting_ = 0;        // bytes in units_
+  std::deque<std::string> units_;  // packets; each unit has as many as a pipe takes at once
+  std::size_t waiting_ = 0;        // number of bytes in units_
 };
 
 }  // namespace hvd::launcher

@@ -73,7 +73,7 @@ std::vector<std::string> environment_of(const Environment& cleaned, const RankVa
   all.set("HOROVOD_LOCAL_SIZE", std::to_string(placement.local_size));
   all.set("HOROVOD_CROSS_RANK", std::to_string(placement.cross_rank));
   all.set("HOROVOD_CROSS_SIZE", std::to_string(placement.cross_size));
-  all.set("PYTHONUNBUFFERED", "1");  // lines appear when they are printed, also through our pipes
+  all.set("PYTHONUNBUFFERED", "1");  // Python prints each line at once, although its output is a pipe
   for (const auto& [name, value] : variables.wire_up) all.set(name, value);
   std::vector<std::string> lines;
   for (const auto& [name, value] : all.variables()) lines.push_back(name + "=" + value);

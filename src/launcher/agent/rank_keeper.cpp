@@ -79,7 +79,7 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
     if (number > first) posix::close_descriptors(first, number - 1);
     first = number + 1;
   }
-  nothing.release();  // it is one of the descriptors that are closed below
+  nothing.release();  // this descriptor is one of those that are closed below
   posix::close_descriptors(first, ~0u);
 }
 
@@ -95,7 +95,7 @@ int end_like(int wait_status) {
   if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
   int signal = WTERMSIG(wait_status);
   rlimit no_core{};
-  ::setrlimit(RLIMIT_CORE, &no_core);  // the core file of the rank is enough
+  ::setrlimit(RLIMIT_CORE, &no_core);  // the rank writes a core file; another one from this process is not wanted
   posix::end_by_signal(signal);
   return 128 + signal;
 }
@@ -118,7 +118,7 @@ class Keeper {
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
-    ::setpgid(rank_, rank_);  // parent and child both do this, so it is done whichever comes first
+    ::setpgid(rank_, rank_);  // parent and child both call this, so it is done whichever of them comes first
     output_.rank_end().reset();
     errors_.rank_end().reset();
     if (input_) input_->rank_end().reset();
@@ -138,8 +138,10 @@ class Keeper {
       take_what_the_last_wrote();
       tell_of_the_end();
     }
-    if (!report_.empty()) errors_.finish(report_);  // the output is not taken, but perhaps this is
-    // To the site's launcher that is no failure, upon which it would end the other ranks.
+    if (!report_.empty())
+      errors_.finish(report_);  // nobody reads the output any more, but perhaps the launcher takes
+                                // this packet
+    // The site's launcher must not see a failure here, because it would then end the other ranks.
     return wants_another_run(wait_status_) ? 0 : end_like(wait_status_);
   }
 
@@ -260,7 +262,7 @@ class Keeper {
   posix::FileDescriptor gate_;  // brings signals as bytes
   struct FromGate {
     int signal;
-    Deadline until;  // when the signal is passed on
+    Deadline until;  // the time when the signal is passed on
   };
   std::deque<FromGate> from_gate_;
   std::map<int, Clock::time_point> came_to_all_at_;  // signals of which the keeper got a copy
@@ -317,7 +319,7 @@ std::string label_of_this_rank() {
   return launch && launch->rank >= 0 ? label_of(launch->rank) : "";
 }
 
-// Rank 0 gets input; the other ranks have none.
+// Only rank 0 gets input.
 std::optional<PackedInput> open_input() {
   auto launch = bootstrap::innermost_launch(Environment::of_this_process());
   if (!launch || launch->rank == 0)

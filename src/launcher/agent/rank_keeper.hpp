@@ -9,7 +9,7 @@ namespace hvd::launcher {
 
 struct KeeperOrders {
   std::chrono::milliseconds grace{5000};
-  bool packs_input = false;  // of rank 0; the other ranks get no input
+  bool packs_input = false;  // rank 0's input comes in packets; the other ranks get no input
   bool labels = false;       // the keeper labels its packets with the rank, because the launcher does not
 };
 

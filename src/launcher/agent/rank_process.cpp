@@ -29,7 +29,7 @@ std::vector<char*> pointers(const std::vector<std::string>& list) {
 }
 
 struct RankEnds {
-  int input, output, errors;  // input: -1 for the cases in order.input
+  int input, output, errors;  // standard input, output and error; -1 for input that does not come through a pipe
 };
 
 // The child's side of the fork. Returns only if the program could not be executed.
@@ -92,7 +92,7 @@ Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpu
     (void)!::write(report->write.get(), &failure, sizeof failure);
     ::_exit(127);
   }
-  ::setpgid(child, child);  // parent and child both do this, so it is done whichever comes first
+  ::setpgid(child, child);  // parent and child both call this, so it is done whichever of them comes first
   if (order.input == InputFrom::agent) {
     // The writer of our input must see it when the rank stops reading. Therefore only the rank may hold the other end.
     posix::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -13,10 +13,12 @@ namespace hvd::launcher {
 struct RankProcess {
   Rank rank;
   bool is_site_launcher = false;
-  pid_t process = 0;                // also its process group; 0 after it was reaped
-  posix::FileDescriptor output[2];  // indexed by Stream; non-blocking; empty after the end of file
+  pid_t process = 0;                // number of the rank's process and of its process group; 0 after it was reaped
+  posix::FileDescriptor output[2];  // ends of the output pipes, indexed by Stream; non-blocking; empty after the end of
+                                    // file
   posix::FileDescriptor input;      // the rank's input, if it comes from horovodrun; non-blocking
-  // Ends without a byte when the program has been executed. Otherwise it delivers a StartFailure.
+  // A pipe that tells whether the program was executed. It ends without a byte if it was; otherwise it delivers a
+  // StartFailure.
   posix::FileDescriptor start_report;
 };
 

@@ -19,7 +19,7 @@ void RankInput::add_to(std::vector<pollfd>& polled, const RankProcess& rank) con
 void RankInput::relay(RankProcess& rank, HorovodrunChannel& channel) {
   if (!rank.input) return;
   pollfd reader{rank.input.get(), 0, 0};
-  if (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) {  // nobody reads any more
+  if (::poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) {  // the rank does not read its input any more
     rank.input.reset();
     channel.send(InputTaken{0, true});
     return;
@@ -28,7 +28,7 @@ void RankInput::relay(RankProcess& rank, HorovodrunChannel& channel) {
     ssize_t count = ::write(rank.input.get(), waiting_.data(), waiting_.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) return;  // the reader has just ended
+    if (count < 0) return;  // the reader of the rank's input has just ended
     waiting_.erase(0, static_cast<std::size_t>(count));
     channel.send(InputTaken{static_cast<std::uint32_t>(count), false});
   }

@@ -80,7 +80,8 @@ int run_remote_agent(milliseconds grace) {
   auto adopting = posix::become_subreaper();
   int ends[2];
   if (!signals || !adopting || ::pipe2(ends, O_CLOEXEC) != 0) {
-    std::fprintf(stderr, "the agent cannot start: no signals, no adoption or no pipe to be had\n");
+    std::fprintf(
+        stderr, "the agent cannot start: the system allows no signal descriptor, no adoption of orphans, or no pipe\n");
     return 1;
   }
   posix::FileDescriptor held(ends[0]), leash(ends[1]);
@@ -94,7 +95,7 @@ int run_remote_agent(milliseconds grace) {
     become_agent(std::move(settings), std::move(held));
   }
   held.reset();
-  // The other end must see the end of the agent and not the end of this process.
+  // horovodrun must see when the agent ends, not when this process ends.
   ::close(STDIN_FILENO);
   ::close(STDOUT_FILENO);
   posix::fill_standard_descriptors();

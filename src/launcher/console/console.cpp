@@ -38,8 +38,8 @@ void Console::flush() {
 void Console::tell_of_lost_output() {
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (int why = printer_.sink(stream).take_failure(); why != 0)
-      say(std::string("what is printed is lost, since standard ") +
-          (stream == Stream::standard_output ? "output" : "error") + " takes no more (" + errno_text(why) +
+      say(std::string("the ranks' output is lost, because standard ") +
+          (stream == Stream::standard_output ? "output" : "error") + " cannot be written (" + errno_text(why) +
           "); the job goes on");
 }
 

@@ -19,7 +19,7 @@ class Console {
   void say_if_verbose(const std::string& text) {
     if (verbose_) say(text);
   }
-  // With --verbose: prints how long it took until this event.
+  // With --verbose: prints the event, and the time that has passed since the start.
   void say_time(const char* event);
 
   // Returns what to poll(), even if nothing is to be written: if the reader has gone (| head), the job ends even if the

@@ -62,7 +62,8 @@ inline std::optional<Input> InputRelay::read() {
   std::vector<char> chunk(std::min<std::uint32_t>(window_ - in_flight_, 64 << 10));
   ssize_t count = ::read(STDIN_FILENO, chunk.data(), chunk.size());
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return std::nullopt;
-  if (count < 0 && errno == EIO && is_in_background()) return std::nullopt;  // it was put into the background just now
+  // this process was put into the background just now
+  if (count < 0 && errno == EIO && is_in_background()) return std::nullopt;
   if (count <= 0) {
     has_ended_ = true;
     return packs_ && in_flight_ > 0 ? std::nullopt : std::optional(end());

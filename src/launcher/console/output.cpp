@@ -93,7 +93,9 @@ Sink::Sink(int descriptor) : descriptor_(descriptor) {
   std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   reopened_ = posix::FileDescriptor(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (reopened_) descriptor_ = reopened_.get();
-  else kind_ = Kind::small_pieces;  // we may not open it (after su); once poll() has it ready, these do not block
+  else
+    kind_ = Kind::small_pieces;  // we may not open the terminal (after su); writes to it do not block once poll()
+                                 // reports it as ready
 }
 
 void Sink::add(std::string_view text) {

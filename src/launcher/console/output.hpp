@@ -40,17 +40,17 @@ class LineCutter {
 // A file that text is written to. Its reader may be slow, or may go away.
 class Sink {
  public:
-  explicit Sink(int descriptor);    // borrowed; if it is closed, all text is thrown away
-  void add(std::string_view text);  // queues
+  explicit Sink(int descriptor);    // the descriptor is borrowed; if it is closed, all text is thrown away
+  void add(std::string_view text);  // adds the text to the queue; does not write
   void flush();                     // writes as much as is taken without waiting
   void abandon();                   // the reader is known to be gone
   // The error because of which text was thrown away although the reader is there (a full disk); 0: there was none. Each
   // error is reported once. Later text is tried again.
   int take_failure() noexcept { return std::exchange(failed_with_, 0); }
-  bool has_failed() const noexcept { return has_failed_; }  // true from the first such error on
+  bool has_failed() const noexcept { return has_failed_; }  // true if an error has made the sink throw text away
   std::size_t pending() const noexcept { return pending_.size() - written_; }
   bool broken() const noexcept { return broken_; }         // the reader is gone: all text is thrown away
-  int descriptor() const noexcept { return descriptor_; }  // for poll(); -1: none
+  int descriptor() const noexcept { return descriptor_; }  // the descriptor for poll(); -1: nothing to wait for
 
  private:
   void throw_away(int why);
@@ -66,7 +66,7 @@ class Sink {
 
 struct PrinterOptions {
   bool timestamps = false;
-  std::string folder;  // for rank.<rank>/stdout and stderr; empty: no files
+  std::string folder;  // folder of the files rank.<rank>/stdout and stderr; empty: no files
   int size = 1;
 };
 
@@ -81,7 +81,7 @@ class Printer {
   // Prints a line of our own between the ranks' lines, to standard error. If standard error has ever been full, the
   // line goes to standard output, too.
   void say(std::string_view line);
-  std::vector<std::string> last_errors(Rank rank) const;  // the last lines of the rank's standard error
+  std::vector<std::string> last_errors(Rank rank) const;  // the last lines that the rank wrote to standard error
 
   Sink& sink(Stream stream) { return sinks_[same_place_ ? 0 : static_cast<std::size_t>(stream)]; }
   std::size_t pending() const { return sinks_[0].pending() + sinks_[1].pending(); }
@@ -99,7 +99,8 @@ class Printer {
   std::vector<PerRank> ranks_;
   Sink sinks_[2];
   std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // the stream whose line each sink got last
-  bool same_place_;  // 2>&1: a single queue, or lines would mix if the reader is slow
+  bool same_place_;  // standard output and error are the same file (2>&1): one queue is used, or lines would mix if the
+                     // reader is slow
   bool file_failed_ = false;
 };
 

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 
 class FailureInquiry {
  public:
-  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // they must outlive this
+  explicit FailureInquiry(HostLinks& hosts) : hosts_(hosts) {}  // the hosts must outlive this object
   void add(const HostLink& host, FirstFailure failure);         // the first call opens the inquiry
   // Returns the cause once all agents have answered, or once the time for answers is over.
   std::optional<FirstFailure> conclusion() const;

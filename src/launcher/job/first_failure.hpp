@@ -10,12 +10,12 @@ namespace hvd::launcher {
 struct FirstFailure {
   enum class Kind { ended, not_started, asked_for_end, host_lost };
   Kind kind = Kind::ended;
-  Rank rank;         // -1: unknown, because the site's launcher does not tell it
-  std::string host;  // empty if it is unknown, too
+  Rank rank;         // -1 if the site's launcher does not tell the rank
+  std::string host;  // empty if the host is unknown
   int process = 0;
-  Exited end;        // for the kind `ended`
+  Exited end;        // how the rank ended; only for the kind `ended`
   std::string text;  // not_started: what failed; asked_for_end: the given reason; host_lost: what is known
-  int code = 1;      // for all kinds but `ended`
+  int code = 1;      // the exit code for all kinds but `ended`
 };
 
 // `process` is 0 if it is not known.

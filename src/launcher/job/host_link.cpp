@@ -51,7 +51,7 @@ std::string end_in_one_line(const std::string& text) {
 }  // namespace
 
 void HostLink::tell(const Order& order) {
-  if (is_waiting()) return;  // no agent is there yet
+  if (is_waiting()) return;  // there is no agent yet
   channel.send(order);
   channel.flush();
 }

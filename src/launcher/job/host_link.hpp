@@ -14,25 +14,25 @@ namespace hvd::launcher {
 
 struct HostLink {
   enum class State {
-    waiting,      // its turn has not come
-    reached_for,  // a command leads there, but the agent is not ready
+    waiting,      // no command was started for this host yet
+    reached_for,  // a command that leads to the host runs, but the agent is not ready
     ready,
-    gone,  // nothing of the job is left there, or nobody can tell
+    gone,  // nothing of the job is left on the host, or nobody can tell
   };
   std::string name;
   bool is_here = false;
-  pid_t process = 0;  // 0: reaped
+  pid_t process = 0;  // the process that leads to the agent; 0: it was reaped
   int wait_status = 0;
   AgentChannel channel;
   posix::FileDescriptor errors;  // what ssh and the shell on the host complain about
-  std::string complaints;        // all complaints until the host is ready; then the unfinished line
+  std::string complaints;        // all complaints until the host is ready; afterwards only the unfinished line
   State state = State::reached_for;
   std::string trial;  // a command that shows the user whether the host can be reached; empty: by ssh
   std::string node_id;
   std::vector<Rank> ranks;
   std::uint32_t owed_credit = 0;
   bool was_asked = false;      // Ask was sent, and the answer has not come yet
-  bool is_taken_over = false;  // this machine's agent was killed: the processes below it are now below us
+  bool is_taken_over = false;  // the agent of this machine was killed, and horovodrun has adopted its children
 
   bool is_ready() const { return state == State::ready; }
   bool is_gone() const { return state == State::gone; }

@@ -83,7 +83,7 @@ Status HostLinks::check_nodes() const {
     for (const HostLink& other : links_)
       if (&other < &link && other.node_id == link.node_id)
         return Error(ErrorCode::invalid_argument, "the hosts " + other.name + " and " + link.name +
-                                                      " are one and the same: name it once, with all of its slots");
+                                                      " are the same machine: name it once, with all of its slots");
   return {};
 }
 

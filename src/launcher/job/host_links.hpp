@@ -49,7 +49,7 @@ class HostLinks {
   // Tells all agents to end everything. If a host has no agent yet, the command that leads there is ended.
   void order_end(int signal, std::chrono::milliseconds grace);
   void drop_unreached();  // marks hosts as gone to which no process leads (any more)
-  void give_credit();     // for all output that has come
+  void give_credit();     // agents may send as much output again as has come
   // Sends Ask to the hosts that are ready. They answer after they have reported all that they know.
   void ask_all();
   bool is_answer_awaited() const;

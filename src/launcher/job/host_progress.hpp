@@ -17,7 +17,7 @@ class HostProgress {
  private:
   static constexpr std::chrono::seconds first{2}, again{2}, unchanged{10};
   Clock::time_point next_;
-  std::size_t told_ = 0;  // the number that the last line told
+  std::size_t told_ = 0;  // the number of hosts in the last line
   Clock::time_point told_at_{};
 };
 

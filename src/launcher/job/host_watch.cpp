@@ -43,7 +43,7 @@ std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::Hear& hear) 
     HostLink& host = hosts_[loss.host];
     if (!host.is_gone()) hosts_.receive(host, hear);
     if (host.is_gone()) continue;
-    if (loss.of_agent) {  // the process above the agent cleans up there, then our ssh ends
+    if (loss.of_agent) {  // the process above the agent cleans up on that host, and then our ssh ends
       news.push_back({HostNews::Kind::lost, &host, "its agent is gone"});
       continue;
     }

@@ -12,10 +12,10 @@ namespace hvd::launcher {
 
 struct HostNews {
   enum class Kind {
-    complaint,   // a message of ssh or of the shell there
+    complaint,   // ssh, or the shell on the host, has printed a message
     unusable,    // the host will not get ready
     lost,        // the job runs there, and nothing is heard of its agent or host any more
-    taken_over,  // this machine's agent was killed: horovodrun has adopted its children
+    taken_over,  // the agent of this machine was killed; horovodrun has adopted its children
   };
   Kind kind;
   HostLink* host;
@@ -24,10 +24,10 @@ struct HostNews {
 
 class HostWatch {
  public:
-  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // they must outlive this
+  explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // the hosts must outlive this object
   // For jobs on several machines. prepare_order() tells the agents where the lifelines are.
   Status open_lifelines(const NetworkOptions& network);
-  const Lifelines* lifelines() const { return lifelines_.get(); }  // null: the whole job is on this machine
+  const Lifelines* lifelines() const { return lifelines_.get(); }  // null if the whole job is on this machine
   int descriptor() const { return lifelines_ != nullptr ? lifelines_->descriptor() : -1; }
 
   // Checks the processes and streams that lead to the hosts. `program` is the program that was to be started there.

@@ -18,7 +18,7 @@ class JobEnding {
   // `hosts` must outlive this object.
   JobEnding(HostLinks& hosts, std::chrono::milliseconds grace) : hosts_(hosts), grace_(grace) {}
 
-  void begin(int signal);  // only the first call counts
+  void begin(int signal);  // begins the end of the job; only the first call counts
   void hurry();            // ends the grace now
   void take_over(HostLink& here);
 

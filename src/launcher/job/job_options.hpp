@@ -17,30 +17,31 @@ namespace hvd::launcher {
 struct HostPlan {
   std::string name;
   std::vector<std::string> reach;  // a command that runs its last argument in a shell there; empty: this machine
-  bool takes_words = false;        // the command's words follow one by one, and no shell reads them
-  std::string trial{};             // a command that shows the user whether this works; empty: by ssh
+  bool takes_words = false;        // the words that start an agent follow one by one, and no shell reads them
+  std::string trial{};             // a command that shows the user whether the host can be reached; empty: by ssh
 };
 
 // For jobs with ranks on other machines.
 struct NetworkOptions {
   std::vector<std::string> interfaces;  // the interfaces over which horovodrun is reached; empty: all
   PortRange ports;
-  std::chrono::milliseconds start_timeout{30000};     // every host must be ready by then
+  std::chrono::milliseconds start_timeout{30000};     // the time by which every host must be ready
   std::chrono::milliseconds lifeline_patience{5000};  // a host that is silent for longer counts as lost
   std::string remote_program;                         // the path of horovodrun on the other hosts
 };
 
 struct JobOptions {
-  std::string program;               // to be executed; a name without a slash is looked for along PATH on every host
-  std::vector<std::string> command;  // as the user gave it
+  std::string program;               // the program that is executed; a name without a slash is looked for along PATH on
+                                     // every host
+  std::vector<std::string> command;  // the ranks' command, as the user gave it
   std::vector<HostPlan> hosts;
-  std::vector<Placement> placements;  // on these hosts
+  std::vector<Placement> placements;  // the places of the ranks on these hosts
   NetworkOptions network;
   std::optional<SiteLauncher> site;              // starts the ranks; the only placement is this launcher's own
   std::map<std::string, std::string> variables;  // variables that flags set for the ranks
   PrinterOptions printer;
   bool verbose = false;
-  std::chrono::milliseconds grace{5000};  // between the first signal and SIGKILL
+  std::chrono::milliseconds grace{5000};  // time between the first signal and SIGKILL
 
   bool is_on_several_machines() const {
     return std::any_of(hosts.begin(), hosts.end(), [](const HostPlan& host) { return !host.reach.empty(); });

@@ -36,7 +36,7 @@ Result<posix::SignalReader> prepare_own_process(const JobOptions& options) {
       posix::SignalReader::open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP, SIGCHLD});
   if (!signals) return signals;
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a write to a file that may not grow then fails
+  ::signal(SIGXFSZ, SIG_IGN);  // without this signal, a write beyond the limit of a file's size fails with an error
   drop_traces_of_launchers();
   HVD_RETURN_IF_ERROR(posix::become_subreaper());
   return signals;

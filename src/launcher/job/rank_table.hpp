@@ -14,10 +14,11 @@ class RankTable {
   bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
 
   void start(Rank rank, int process);
-  void fail_to_start(Rank rank) { at(rank).could_start = false; }  // the end of its process is no failure then
+  // The rank's program could not be executed. The end of the rank's process is then not a failure of its own.
+  void fail_to_start(Rank rank) { at(rank).could_start = false; }
   void end(Rank rank, int wait_status);
 
-  int process_of(Rank rank) const { return at(rank).process; }  // 0: unknown
+  int process_of(Rank rank) const { return at(rank).process; }  // process number of the rank; 0: unknown
   bool has_ended(Rank rank) const { return at(rank).ended; }
   bool could_start(Rank rank) const { return at(rank).could_start; }
 
@@ -25,7 +26,7 @@ class RankTable {
   bool have_all_ended() const;
   bool have_all_succeeded() const;
   bool have_all_exited() const;   // each rank exited by itself, none by a signal
-  bool want_another_run() const;  // all have exited, some with again_code
+  bool want_another_run() const;  // true if all ranks have exited, some of them with again_code
   // If all ranks have exited: returns the exit code of the first rank whose code is not 0.
   int first_exit_code() const;
 

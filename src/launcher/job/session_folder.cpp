@@ -13,7 +13,7 @@ namespace hvd::launcher {
 SessionFolder::SessionFolder(const Environment& environment, std::vector<std::string>& notices) {
   std::string parent = environment.get("TMPDIR").value_or("");
   if (!parent.empty()) {
-    std::error_code ignored;  // on an error the path is empty and cannot be used
+    std::error_code ignored;  // the error is ignored, because an empty path cannot be used anyway
     parent = std::filesystem::absolute(parent, ignored).string();
     if (::access((parent + "/").c_str(), W_OK | X_OK) != 0) {
       notices.push_back(system_error("TMPDIR=" + *environment.get("TMPDIR") + " cannot be used", errno).message +

@@ -19,7 +19,7 @@ class SessionFolder {
   ~SessionFolder() { remove(); }
 
   const std::string& path() const noexcept { return path_; }
-  Result<std::string> make();  // for this user alone; returns its path
+  Result<std::string> make();  // makes the folder, for this user alone; returns its path
   void remove() noexcept;
 
  private:

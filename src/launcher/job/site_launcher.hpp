@@ -23,12 +23,13 @@ namespace hvd::launcher {
 struct SiteLauncher {
   bootstrap::Launcher launcher{};
   const SiteDialect* dialect = nullptr;
-  std::vector<std::string> command;  // in it, host_file_word stands for the path of the host file
+  std::vector<std::string> command;  // the launcher's command; host_file_word in it stands for the path of the host
+                                     // file
   std::string host_file;             // the content of the host file; empty: there is none
   bool packs_input = false;          // the input of rank 0 travels in packets (keeper_protocol.hpp)
   std::vector<std::string> unset;    // variables that the launcher must not see
   std::map<std::string, std::string> set;
-  WayToMeet way{};  // set if the command decides it
+  WayToMeet way{};  // how the ranks meet, if the command decides it
 };
 inline constexpr const char* host_file_word = "{host file}";
 
@@ -72,7 +73,7 @@ class SiteOutput {
   InputTaken input_taken_;
   std::vector<FirstFailure> reported_;
   std::string unfinished_[2];             // the unfinished line of each stream
-  std::vector<std::string> of_ranks_[2];  // by stream and rank: what has come of a rank's own unfinished line
+  std::vector<std::string> of_ranks_[2];  // what has come of each rank's unfinished line, by stream and rank
   FirstFailure reading_;
   std::optional<FirstFailure> failure_;
   std::string last_line_;

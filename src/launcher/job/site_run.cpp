@@ -29,8 +29,8 @@ bool SiteRun::is_overdue() {
 
 void SiteRun::give_up() {
   cause_ = output_.failure();
-  console_.say(std::string(dialect_.name) + " does not end after " + (cause_ ? "a rank failed" : "all ranks have") +
-               ": it is ended now");
+  console_.say(std::string(dialect_.name) + " has not ended after " + (cause_ ? "a rank failed" : "all ranks ended") +
+               ": horovodrun ends it now");
   end_ = Exited{};
   end_->wait_status = cause_ ? 1 << 8 : 0;  // used if the rank's own end is not known
 }
@@ -49,7 +49,7 @@ SiteRun::Outcome SiteRun::outcome() {
   }
   const std::string& last = output_.last_line();
   console_.say(std::string(dialect_.name) + " " + describe_end(status) +
-               (last.empty() ? "" : "; the last that it said: " + last));
+               (last.empty() ? "" : "; its last message: " + last));
   return {std::nullopt, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status)};
 }
 

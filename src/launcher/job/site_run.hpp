@@ -21,7 +21,7 @@ class SiteRun {
   static constexpr std::chrono::milliseconds least_patience{5000};
 
   void add(const Output& output);
-  void end(const Exited& end) { end_ = end; }  // it ended before anybody wanted the end
+  void end(const Exited& end) { end_ = end; }  // the launcher has ended before this process wanted it to end
   InputTaken input_taken() { return output_.input_taken(); }
   bool want_another_run() const { return output_.want_another_run(); }
   // True if the launcher has not ended the other ranks, or itself, in time.
@@ -31,8 +31,8 @@ class SiteRun {
 
   void finish();  // call it when no more output comes
   struct Outcome {
-    std::optional<FirstFailure> failure;  // of a rank
-    int exit_code = 0;                    // of the launcher, if it told of no failed rank
+    std::optional<FirstFailure> failure;  // the failure of a rank
+    int exit_code = 0;                    // the exit code of the launcher, if it told of no failed rank
   };
   // Distinguishes a rank's exit code from the launcher's. Call it after finish().
   Outcome outcome();
@@ -46,7 +46,7 @@ class SiteRun {
   std::function<void(std::string_view)> say_ = [this](std::string_view line) { console_.printer().say(line); };
   Alarm overdue_at_;
   std::optional<Exited> end_;
-  std::optional<FirstFailure> cause_;  // the cause that was known when we gave up
+  std::optional<FirstFailure> cause_;  // the failure that was known when this process ended the launcher
 };
 
 }  // namespace hvd::launcher

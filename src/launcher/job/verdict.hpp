@@ -20,12 +20,12 @@ struct JobCourse {
   std::optional<FirstFailure> first_failure;
   bool failed_to_start = false;
   bool is_under_site_launcher = false;
-  int site_exit_code = 0;          // of the site's launcher, if it is not the code of a rank
+  int site_exit_code = 0;          // the exit code of the site's launcher, if it is not that of a rank
   int ended_by_signal = 0;         // the signal that horovodrun got
-  bool has_lost_agent = false;     // the agent of this machine
-  bool has_lost_reader = false;    // the reader of the ranks' output
-  bool wants_another_run = false;  // some rank of a site's launcher does (again_code)
-  bool is_all_gone = true;         // nothing is left on any host
+  bool has_lost_agent = false;     // the agent of this machine was killed
+  bool has_lost_reader = false;    // the reader of the ranks' output is gone
+  bool wants_another_run = false;  // some rank of a site's launcher ended with again_code
+  bool is_all_gone = true;         // no process of the job is left on any host
 };
 
 JobEnd verdict_on(const JobCourse& course, const RankTable& ranks);

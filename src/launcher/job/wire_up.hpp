@@ -20,7 +20,8 @@
 
 namespace hvd::launcher {
 
-// Returns the way that WireUp opens, unless HOROVOD_BOOTSTRAP forces another one. May open libpmix.
+// Returns the way in which the ranks will meet if WireUp opens it; HOROVOD_BOOTSTRAP may force another one. May open
+// libpmix.
 WayToMeet way_to_meet(bool is_on_several_hosts, const Environment& environment);
 
 struct AbortRequest {
@@ -33,9 +34,9 @@ struct WireUpOptions {
   std::string job;
   int size = 1;
   std::string host;
-  Result<std::string> folder;  // for files of the PMIx server; an error says why there is none
+  Result<std::string> folder;  // the folder for files of the PMIx server; an error says why there is none
   bool is_on_several_hosts = false;
-  std::vector<std::string> interfaces{};  // for several hosts; empty: all
+  std::vector<std::string> interfaces{};  // interfaces to listen on, for several hosts; empty: all
   PortRange ports{};
 };
 
@@ -63,12 +64,12 @@ class WireUp {
   Status start_tcp_store(const WireUpOptions& options);
   Status start_pmix(const WireUpOptions& options, const Environment& environment);
 
-  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // one of the two stores exists
+  std::unique_ptr<bootstrap::LocalStoreServer> store_;  // exactly one of the two stores exists
   std::unique_ptr<bootstrap::TcpStoreServer> tcp_store_;
   posix::FileDescriptor abort_event_;
   std::mutex mutex_;
   std::vector<AbortRequest> requests_;
-  std::unique_ptr<pmix::Server> server_;  // destroyed first, because its threads use the members above
+  std::unique_ptr<pmix::Server> server_;  // this member is destroyed first, because its threads use the members above
 };
 
 }  // namespace hvd::launcher

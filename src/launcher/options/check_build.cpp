@@ -10,10 +10,10 @@
 namespace hvd::launcher {
 namespace {
 
-// The Python of the user's programs, and the frameworks for which it has our binding, too. The script imports the
-// bindings of all frameworks but PyTorch, because importing PyTorch takes seconds.
+// The script runs in the Python of the user's programs. It tells the Python's version, and the frameworks for which our
+// binding is there. It imports all bindings except that of PyTorch, because importing PyTorch takes seconds.
 struct Python {
-  std::string path;  // empty: there is none
+  std::string path;  // path of the program; empty: there is none
   std::string answer;
   bool has(const char* word) const {
     return ("\n" + answer).find("\n" + std::string(word) + "\n") != std::string::npos;

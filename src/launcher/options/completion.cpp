@@ -1,4 +1,4 @@
-// What completes the flags of horovodrun in bash and zsh, from their table.
+// Makes the scripts by which bash and zsh complete the flags of horovodrun. They are made from the table of flags.
 #include <string_view>
 
 #include "launcher/options/flags.hpp"
@@ -18,7 +18,7 @@ void add(std::string& list, const std::string& words, const char* separator) {
   if (!words.empty()) list += (list.empty() ? "" : separator) + words;
 }
 
-// The command after the flags is completed as in an empty line: by bash-completion's function where that is loaded.
+// The words after the flags are a command of their own. bash-completion's function completes them, if it is loaded.
 constexpr const char* bash_start = R"(# Completes horovodrun in bash; written by horovodrun --completion bash.
 _horovodrun_command() {
   if declare -F _command_offset >/dev/null; then
@@ -65,7 +65,7 @@ std::string bash_completion() {
     if (values.starts_with('<')) answers += "'" + std::string(values.substr(1, values.size() - 2)) + "' ;;\n";
     else answers += "'words' words=\"" + std::string(values) + "\" ;;\n";
   }
-  // "--flag=value" is three words to bash.
+  // bash splits "--flag=value" into three words
   return bash_start + ("      " + with_two) +
          ") ((at += 3)) ;;\n"
          "      " +
@@ -77,7 +77,7 @@ std::string bash_completion() {
          "        ((at >= COMP_CWORD)) && break\n"
          "        flag=''\n"
          "        ((at += 1)) ;;\n"
-         "      =) ((at += 2)) ;;\n"  // behind a flag that need not have a value
+         "      =) ((at += 2)) ;;\n"  // the '=' after a flag whose value may be left out
          "      -*) ((at += 1)) ;;\n"
          "      *) _horovodrun_command \"$at\"; return ;;\n"
          "    esac\n"
@@ -90,7 +90,7 @@ std::string bash_completion() {
          flags + "\" ;;\n" + bash_end;
 }
 
-// Inside of single quotes, in the brackets of a specification of _arguments.
+// Escapes text that stands inside of single quotes and of brackets, in an argument of zsh's _arguments.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (char c : text) {

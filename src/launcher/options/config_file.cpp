@@ -56,7 +56,7 @@ const FlagRow* row_of(std::string_view key) {
   return row == rows.end() ? nullptr : &*row;
 }
 
-// The value as the flag has it; nothing if the file leaves it open.
+// Converts the file's text to the value of the flag. Returns no value if the text is empty or null.
 Result<std::optional<std::string>> value_for(const FlagRow& row, const std::string& text, const std::string& where) {
   if (text.empty() || text == "~" || lower(text) == "null") return std::optional<std::string>();
   bool boolean = row.kind == Kind::tristate || row.kind == Kind::toggle;
@@ -67,7 +67,7 @@ Result<std::optional<std::string>> value_for(const FlagRow& row, const std::stri
   return std::optional(*checked);
 }
 
-// The nearest key that is known, for one that is not.
+// Returns a notice about an unknown key. It suggests the known key with the nearest name.
 std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
   std::vector<std::string> names;
   std::string_view key = entry.key;
@@ -84,7 +84,7 @@ std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
          (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
 }
 
-// A variable by its own name.
+// Sets a variable for which the file has its own name, below "settings".
 Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& value, const std::string& file_name) {
   std::string name = entry.key.substr(sizeof "settings." - 1);
   std::string place = file_name + ", line " + std::to_string(entry.line);
@@ -94,7 +94,7 @@ Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& va
   return {};
 }
 
-// Whether a flag was given that excludes this one.
+// True if the user gave another flag that excludes this one.
 bool has_rival(const Flags& flags, std::string_view name) {
   constexpr std::string_view groups[][3] = {{"use_gloo", "use_mpi", "use_jsrun"}, {"hosts", "hostfile", "hostfile"}};
   for (const auto& group : groups)
@@ -103,7 +103,7 @@ bool has_rival(const Flags& flags, std::string_view name) {
   return false;
 }
 
-// What a file says, as flags of its own: the last of several lines counts.
+// The flags that a file sets. If a flag has several lines, the last one counts.
 struct FromFile {
   Flags flags;
   bool has_stall_check = false, says_enabled = false;
@@ -120,14 +120,15 @@ Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::str
   if (is_setting) return apply_setting(flags, entry, *single, file_name);
   if (row == nullptr) return apply_controller(flags, *single, where, place);
   if (is_question(*row))
-    return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+    return Error(ErrorCode::invalid_argument,
+                 where + " only asks for information: give it as a flag on the command line");
   file.has_stall_check |= entry.key.starts_with("stall_check.");
   auto value = value_for(*row, *single, where);
   if (!value) return value.error();
   if (!*value) return {};
   if (entry.key == "stall_check.enabled") {
     file.says_enabled = true;
-    **value = **value == "1" ? "0" : "1";  // the flag is the opposite: no_stall_check
+    **value = **value == "1" ? "0" : "1";  // the flag no_stall_check means the opposite of the key
   }
   file.flags.set(row->name, **value, place);
   return {};
@@ -141,7 +142,7 @@ Status apply_config_file(Flags& flags, std::string_view text, const std::string&
   FromFile file;
   for (const YamlEntry& entry : *entries) HVD_RETURN_IF_ERROR(take(file, flags, entry, file_name));
   if (file.has_stall_check && !file.says_enabled) file.flags.set("no_stall_check", "0", file_name);
-  // The command line always wins.
+  // A flag on the command line takes precedence over the file.
   for (const FlagRow& row : flag_rows())
     if (file.flags.has(row.name) && !flags.has(row.name))
       flags.set(row.name, file.flags.get(row.name), file.flags.origin(row.name));
@@ -163,7 +164,8 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
     }
     std::string where = place + ": " + written.key;
     if (is_question(*row))
-      return Error(ErrorCode::invalid_argument, where + " asks for something to be told: give it as a flag");
+      return Error(ErrorCode::invalid_argument,
+                   where + " only asks for information: give it as a flag on the command line");
     auto value = value_for(*row, entry.value, where);
     if (!value) return value.error();
     bool is_said =

@@ -15,32 +15,33 @@
 namespace hvd::launcher {
 
 enum class Kind {
-  action,    // "--help": recorded as "1"
-  toggle,    // given or not
+  action,    // an action such as "--help", recorded as "1"
+  toggle,    // has no value: it is given or not
   tristate,  // given in its positive form, in its negative form, or not given
   integer,
   number,
   text,
-  list,            // may be repeated; comma-separated values are joined
+  list,            // may be repeated; the values are joined by commas
   pair,            // takes two integers
-  level,           // TRACE … FATAL
-  may_have_value,  // behind an equals sign
+  level,           // takes a level of the log, TRACE … FATAL
+  may_have_value,  // takes a value only after an equals sign
 };
 enum class Range { any, at_least_0, at_least_1, zero_to_1 };
 enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };
 
 struct FlagRow {
-  const char* name = "";       // Horovod's name of the value; get() takes it
-  const char* spellings = "";  // separated by blanks
+  const char* name = "";       // the name that Horovod gives to this value; get() takes it
+  const char* spellings = "";  // all spellings of the flag, separated by blanks
   const char* negations = "";  // negative forms of a tristate; else empty
   Kind kind = Kind::toggle;
-  const char* otherwise = nullptr;  // value of a flag without one; such a flag takes its value only after '='
+  const char* otherwise = nullptr;  // the value if the flag is given without one; such a flag takes a value only after
+                                    // '='
   Range range = Range::any;
-  const char* variable = nullptr;  // the variable that it sets for the ranks; null: none
+  const char* variable = nullptr;  // the environment variable that the flag sets for the ranks; null: none
   Written written = Written::as_given;
   const char* needs = nullptr;    // the variable is set only together with this flag; null: always
-  const char* lacking = nullptr;  // why this version cannot use it; null: it can
-  const char* values = "";        // for completion: the words that it may be, <file>, <folder> or <host>
+  const char* lacking = nullptr;  // why this version does not have the flag; null: it does
+  const char* values = "";        // for completion: the possible words, or <file>, <folder> or <host>
   const char* help = "";
 };
 std::span<const FlagRow> flag_rows();
@@ -49,20 +50,20 @@ std::span<const FlagRow> flag_rows();
 class Flags {
  public:
   bool has(std::string_view name) const { return values_.contains(name); }
-  std::string get(std::string_view name) const;  // empty if not given
+  std::string get(std::string_view name) const;  // the value of a flag; empty if it was not given
   int number(std::string_view name, int otherwise) const;
   bool is_set(std::string_view name) const { return get(name) == "1"; }
-  // `origin` is where the value comes from, as --show-config tells it.
+  // `origin` tells where the value comes from; --show-config prints it.
   void set(std::string name, std::string value, std::string origin = "flag") {
     origins_[name] = std::move(origin);
     values_[std::move(name)] = std::move(value);
   }
   void forget(const std::string& name) { values_.erase(name); }
-  std::string origin(std::string_view name) const;  // empty if not given
+  std::string origin(std::string_view name) const;  // where the value comes from; empty if the flag was not given
 
   std::vector<std::string> command;  // the command to run
-  std::vector<std::string> notices;  // about deprecated spellings, for the user
-  // What --config-file says about variables by their own names, and where it does.
+  std::vector<std::string> notices;  // notices for the user about deprecated spellings
+  // The variables that --config-file sets by their own names, and the line of each.
   struct Variable {
     std::string value, origin;
   };
@@ -80,28 +81,29 @@ Result<Flags> parse_flags(std::span<const char* const> arguments);
 // Returns the flag with this spelling: "--container", "-np". A long spelling may come without its dashes: "container".
 // Returns null if there is no such flag.
 const FlagRow* flag_named(std::string_view word);
-// How the flag is written: its last spelling, "--num-proc".
+// Returns the last spelling of the flag, such as "--num-proc".
 std::string spelling_of(const FlagRow& row);
-std::vector<std::string> words_of(const char* text);  // that blanks separate
-// Whether the flag asks for something to be told, and for no job.
+std::vector<std::string> words_of(const char* text);  // splits the text at blanks
+// True if the flag only asks for information and no job is started.
 bool is_question(const FlagRow& row);
 bool takes_value(Kind kind);
 
-// Fills in what the command line left open, from the text of a configuration file. `file_name` is used in messages.
+// Adds the values of a configuration file's text for flags that the command line does not have. `file_name` is used in
+// messages.
 Status apply_config_file(Flags& flags, std::string_view text, const std::string& file_name);
 
-// Fills in what the command line, --config-file and the environment left open, by what the file of a user or a site
-// says about flags. The user's file comes first.
+// Adds the values for flags that the command line, --config-file and the environment do not have: first from the user's
+// file of settings, then from the site's.
 Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file);
 
-// The variables that the flags set for the ranks.
+// Returns the variables that the flags set for the ranks.
 std::map<std::string, std::string> variables_of(const Flags& flags);
 
 // Fails if a flag was given that this version cannot use yet.
 Status refuse_what_is_lacking(const Flags& flags);
 
 std::string help_text();
-// What the value of a flag is called in help: "N", "TEXT"; empty if there is none.
+// Returns the name of a flag's value in the help text: "N", "TEXT"; empty if the flag takes no value.
 std::string placeholder_of(const FlagRow& row);
 
 // Checks one value against the row and returns it in the form that Flags keeps. `where` is how the user wrote the flag.

@@ -89,7 +89,8 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
 
 Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std::string& file_name) {
   std::vector<HostSlots> hosts;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a mark of UTF-8 that editors of Windows write
+  // the byte order mark of UTF-8, which editors on Windows write
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   int number = 0;
   while (!text.empty()) {
     ++number;

@@ -19,7 +19,7 @@ struct HostSlots {
 // The place where a rank runs, with Horovod's words: cross is the set of hosts that have this local rank.
 struct Placement {
   std::string host;
-  std::size_t host_index = 0;  // in the list of hosts
+  std::size_t host_index = 0;  // index in the list of hosts
   Rank rank;
   int local_rank = 0, local_size = 1;
   int cross_rank = 0, cross_size = 1;
@@ -32,8 +32,8 @@ Result<std::vector<HostSlots>> parse_host_file(std::string_view text, const std:
 
 // The names of this machine. Localhost and the loopback addresses are its names, too, but are not listed here.
 struct OwnNames {
-  std::string name;                    // with or without the domain
-  std::vector<std::string> addresses;  // of its interfaces: "10.0.0.3", "fd00::3"
+  std::string name;                    // host name, with or without the domain
+  std::vector<std::string> addresses;  // addresses of the machine's interfaces: "10.0.0.3", "fd00::3"
 
   static OwnNames of_this_machine();
 };

@@ -23,7 +23,8 @@ Result<ImageKind> kind_of_file(const std::string& path) {
   file.read(bytes.data(), bytes.size());
   const std::string_view begin(bytes.data(), static_cast<std::size_t>(file.gcount()));
   if (begin.starts_with("hsqs")) return ImageKind::squashfs;
-  if (begin.find("SIF_MAGIC") == 32) return ImageKind::sif;  // after a line that makes it executable
+  // the first 32 bytes are a line that makes the file executable
+  if (begin.find("SIF_MAGIC") == 32) return ImageKind::sif;
   return no_image(path, "a file of another kind");
 }
 

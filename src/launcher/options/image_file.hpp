@@ -7,15 +7,15 @@
 namespace hvd::launcher {
 
 enum class ImageKind {
-  sif,       // of Apptainer and Singularity
+  sif,       // the image format of Apptainer and Singularity
   squashfs,  // a root file system in one file
   folder,    // a root file system in a folder
   oci,       // a folder with an OCI layout
-  named,     // an image in a store that podman-hpc looks into
+  named,     // the name of an image that podman-hpc has in its store
 };
 
 struct Image {
-  std::string word;  // absolute if it is a path
+  std::string word;  // an absolute path, if the image is a file or folder
   ImageKind kind = ImageKind::sif;
 };
 

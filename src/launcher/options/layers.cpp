@@ -14,7 +14,7 @@ std::string words_for(const FlagRow& row, const std::string& origin) {
   return origin == "flag" ? spelling_of(row) : origin + " (" + spelling_of(row).substr(2) + ")";
 }
 
-// Of what the flags make of variables.
+// Checks the variables that flags set against the site's locks.
 Status check_variables(Flags& flags, const SettingsFiles& files) {
   auto variables = variables_of(flags);
   for (const FlagRow& row : flag_rows()) {
@@ -27,7 +27,7 @@ Status check_variables(Flags& flags, const SettingsFiles& files) {
   return {};
 }
 
-// Of flags that are locked by their own names.
+// Checks flags that the site has locked by their own names.
 Status check_flags(const Flags& flags, const SettingsFiles& files) {
   for (const auto& [name, line] : files.site->locks) {
     if (!name.starts_with("horovodrun.")) continue;
@@ -51,7 +51,7 @@ Status check_flags(const Flags& flags, const SettingsFiles& files) {
   return {};
 }
 
-// The settings of the ranks, with what flags and --config-file say about them.
+// Returns the settings of the ranks, with the values that flags and --config-file give them.
 std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layers) {
   auto settings = settings_of(layers.given, layers.files);
   auto variables = variables_of(flags);
@@ -73,7 +73,7 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
   return settings;
 }
 
-// The flags, those left out that ask for something to be told.
+// Returns all flags except those that only ask for information.
 std::vector<Setting> flags_as_settings(const Flags& flags, const Layers& layers) {
   std::vector<Setting> list;
   for (const FlagRow& row : flag_rows()) {

@@ -1,6 +1,6 @@
 #pragma once
-// What holds for a command line when everything that has a say is laid over each other: the site's file, the user's,
-// the environment, --config-file, flags. And who said it (--show-config).
+// Combines all sources of settings. In descending order of precedence they are: flags, --config-file, the environment,
+// the user's file, the site's file. --show-config prints each value with its source.
 #include <string>
 
 #include "base/environment.hpp"
@@ -11,15 +11,15 @@
 namespace hvd::launcher {
 
 struct Layers {
-  Environment given;  // before files were laid under it
+  Environment given;  // the environment before values from files were added
   SettingsFiles files;
 };
 
-// Completes the flags and the environment by the files of the user and the site. Fails on faulty files, and on what
-// differs from the site's locks.
+// Adds the values from the files of the user and the site to the flags and the environment. Fails if a file has a
+// mistake, or if a value differs from one that the site has locked.
 Result<Layers> lay_files_under(Flags& flags, Environment& environment);
 
-// Every setting of the ranks and every flag: value and origin.
+// Returns the text of --show-config: every setting of the ranks and every flag, with its value and origin.
 std::string show_config(const Flags& flags, const Layers& layers, bool as_json);
 
 }  // namespace hvd::launcher

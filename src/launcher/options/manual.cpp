@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// As text of roff: a dash that can be copied, no escapes, no line that begins as a request does.
+// Escapes text for roff: dashes can be copied, backslashes are literal, and no line looks like a request of roff.
 std::string roff(std::string_view text) {
   std::string result;
   for (char c : text) {
@@ -22,7 +22,7 @@ std::string roff(std::string_view text) {
   return result;
 }
 
-// Lines of at most 80 bytes, as mandoc wants them, and counts those of a character as more. Requests and titles stay.
+// Breaks the text into lines of at most 80 bytes, which is mandoc's limit. Requests and titles are not broken.
 std::string in_short_lines(std::string_view text) {
   std::string result;
   bool is_title = false;
@@ -44,7 +44,7 @@ std::string in_short_lines(std::string_view text) {
 }
 
 std::string flag_entry(const FlagRow& row) {
-  // A title is one line; a long one would not fit.
+  // A title must be one line. If it would be too long, it is shortened.
   std::string text;
   std::string value = placeholder_of(row).empty() ? "" : " \\fI" + placeholder_of(row) + "\\fR";
   if (row.kind == Kind::may_have_value) value.erase(0, 1);

@@ -1,5 +1,5 @@
 #pragma once
-// What is written from the table of flags besides the help: the manual page, and what completes flags in shells.
+// Makes the manual page and the completion of flags for shells, from the table of flags.
 #include <string>
 
 #include "base/result.hpp"
@@ -8,7 +8,7 @@ namespace hvd::launcher {
 
 std::string manual_page();
 
-// For bash or zsh; fails on another name.
+// Returns the completion for "bash" or "zsh". Fails for another name.
 Result<std::string> completion_for(const std::string& shell);
 
 }  // namespace hvd::launcher

@@ -8,10 +8,10 @@ namespace hvd::launcher {
 
 struct MpiPlugin {
   const char* file;
-  const char* name;  // for people
+  const char* name;  // name of the MPI, for people
 };
-std::span<const MpiPlugin> mpi_plugins();  // one for each ABI
+std::span<const MpiPlugin> mpi_plugins();  // one plugin for each ABI
 bool is_installed(const MpiPlugin& plugin, const Environment& environment);
-bool has_mpi_plugin(const Environment& environment);  // true if any of them is installed
+bool has_mpi_plugin(const Environment& environment);  // true if a plugin for any MPI is installed
 
 }  // namespace hvd::launcher

@@ -7,7 +7,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view hidden = "(not shown)";
-constexpr std::size_t least_length = 6;  // a shorter value appears by chance: "1", "yes", "none"
+constexpr std::size_t least_length = 6;  // shorter values such as "1", "yes" or "none" appear in texts by chance
 
 bool is_of_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
@@ -32,7 +32,8 @@ void hide_users_of_addresses(std::string& line) {
   }
 }
 
-// The end of the value that begins at `at`. What follows a colon may be several words: "Authorization: Bearer …".
+// Returns the end of the secret that begins at `at`. After a colon the secret may have several words, as in
+// "Authorization: Bearer …".
 std::size_t end_of_value(const std::string& line, std::size_t at, bool is_rest_of_line) {
   if (at < line.size() && (line[at] == '"' || line[at] == '\''))
     return std::min(line.find(line[at], at + 1), line.size() - 1) + 1;
@@ -73,7 +74,7 @@ bool names_a_secret(std::string_view name) {
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   constexpr std::string_view parts[] = {"KEY",  "TOKEN",  "SECRET",  "PASS",      "PWD",    "CREDENTIAL",
                                         "AUTH", "COOKIE", "PRIVATE", "SIGNATURE", "BEARER", "JWT"};
-  if (upper == "PWD" || upper == "OLDPWD") return false;  // the working directory
+  if (upper == "PWD" || upper == "OLDPWD") return false;  // PWD is the working directory, no password
   return std::any_of(std::begin(parts), std::end(parts),
                      [&](std::string_view part) { return upper.find(part) != std::string::npos; });
 }
@@ -81,7 +82,7 @@ bool names_a_secret(std::string_view name) {
 Secrets::Secrets(const Environment& environment) {
   for (const auto& [name, value] : environment.variables())
     if (names_a_secret(name) && value.size() >= least_length) values_.push_back(value);
-  // One may be the beginning of another.
+  // Longer values are removed first, because one secret may be the beginning of another.
   std::sort(values_.begin(), values_.end(),
             [](const auto& one, const auto& other) { return one.size() > other.size(); });
 }

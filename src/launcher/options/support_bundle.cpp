@@ -21,10 +21,10 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr off_t tail_bytes = 64 << 10;  // of each log
+constexpr off_t tail_bytes = 64 << 10;  // the number of bytes that are taken from the end of each log
 constexpr std::size_t most_logs = 64;
 
-// The end of a file, and nothing if it cannot be read.
+// Returns the end of a file; empty if it cannot be read.
 std::string tail_of(const std::string& path) {
   posix::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat found {};
@@ -49,7 +49,7 @@ std::string system_text() {
   return text;
 }
 
-// Ranks write into rank.<rank>/stdout and stderr there.
+// Adds the logs of --output-filename: the ranks write to rank.<rank>/stdout and stderr in its folder.
 void add_output_of_ranks(std::vector<BundleFile>& files, const std::string& folder) {
   for (const std::string& rank : posix::names_in(folder))
     for (const char* stream : {"stdout", "stderr"})
@@ -58,7 +58,8 @@ void add_output_of_ranks(std::vector<BundleFile>& files, const std::string& fold
         files.push_back({"log/" + rank + "." + stream, std::move(text)});
 }
 
-// What batch systems call the output of a job: slurm-JOB.out, NAME.oJOB, NAME.eJOB; LSF has no name of its own.
+// True if a batch system writes a job's output to a file of this name: slurm-JOB.out, NAME.oJOB, NAME.eJOB. LSF has no
+// fixed name.
 bool is_of_batch_system(const std::string& name) {
   if (name.starts_with("slurm-") && name.ends_with(".out")) return true;
   std::size_t dot = name.rfind('.');
@@ -66,7 +67,7 @@ bool is_of_batch_system(const std::string& name) {
          name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
 }
 
-// The newest one in the working directory.
+// Adds the newest log of a batch system in the working directory.
 void add_log_of_batch_system(std::vector<BundleFile>& files) {
   std::string newest;
   time_t when = 0;
@@ -88,7 +89,7 @@ std::string name_of_bundle() {
   return "horovod-support-" + posix::host_name() + "-" + std::string(stamp, length);
 }
 
-// A folder for the time until the archive is there.
+// A folder that exists while the archive is made.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -1,5 +1,5 @@
 #pragma once
-// horovodrun --support-bundle: what somebody who helps wants to see, in one archive without secrets.
+// horovodrun --support-bundle: collects in one archive, without secrets, what a person needs who is to help the user.
 #include <string>
 #include <vector>
 
@@ -14,15 +14,15 @@ struct BundleFile {
   std::string name, text;
 };
 
-// Which rank goes where, a line each.
+// Returns one line for each rank: where it is placed.
 std::string map_of_ranks(const std::vector<Placement>& placements);
 
-// What is to be known about this place: system, limits, variables, the files of settings, and the ends of logs: those
-// of --output-filename, else what the batch system wrote.
+// Collects facts about this machine: the system, limits, variables, the files of settings, and the ends of logs. The
+// logs are those of --output-filename; without that flag, the log of the batch system.
 std::vector<BundleFile> facts_of_this_place(const Flags& flags, const Layers& layers);
 
-// Writes the files, without secrets, as a .tar.gz that only the user may read; returns its path. `path` empty: a name
-// of its own in the working directory.
+// Writes the files without secrets as a .tar.gz that only the user may read, and returns its path. If `path` is empty,
+// the file gets a new name in the working directory.
 Result<std::string> write_bundle(std::vector<BundleFile> files, std::string path, const Environment& environment);
 
 }  // namespace hvd::launcher

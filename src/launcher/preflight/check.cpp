@@ -9,7 +9,8 @@ namespace {
 
 constexpr char separator = '&';
 
-// Letters, digits and a few signs stand for themselves: what is between us and the probes may take others for its own.
+// Encodes a text. Letters, digits and a few signs are not changed. Other characters are, because a launcher between
+// horovodrun and the probes may interpret them.
 std::string escaped(std::string_view text) {
   std::string result;
   for (char each : text) {

@@ -1,11 +1,13 @@
-// What two nodes say to each other in a round. The node with the higher number asks, the other one answers.
+// The protocol by which two nodes measure their link in a round. The node with the higher number connects and asks, the
+// other one answers.
 //
-// 1. It connects and sends a greeting: the job's secret and its own number. A partner that comes before its round is
-//    kept until then.
-// 2. "P": the answer is the time of the other's clock. The quickest of many such questions gives latency and clock.
-// 3. "D" and a number of bytes, which follow; the answer is one byte when all are there.
-// 4. "U" and a number of bytes; the answer is as many bytes.
-// 5. "E" and the results, so that both ends know them.
+//  1. The asking node sends a greeting: the job's secret and its own number. If the other node is not in this round
+//     yet, it keeps the connection until then.
+//  2. "P": the answer is the time of the answering node's clock. The fastest of many such requests gives the latency
+//     and the difference of the clocks.
+//  3. "D" and a number of bytes, followed by these bytes. The answer is one byte, sent when all bytes have arrived.
+//  4. "U" and a number of bytes. The answer has this number of bytes.
+//  5. "E" and the results, so that both nodes know them.
 #include "launcher/preflight/link_measurement.hpp"
 
 #include <fcntl.h>
@@ -29,7 +31,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t secret_bytes = 32;
 constexpr int pings = 200;
 constexpr std::size_t small_load = 1 << 20, large_load = 8 << 20;
-constexpr double fast_mbit = 800;  // from there on the small load says too little
+constexpr double fast_mbit = 800;  // for faster links the small load is too short to measure
 constexpr int loads = 8;
 
 struct Greeting {
@@ -103,7 +105,7 @@ bool ping(Conversation& talk, Numbers& numbers) {
   return true;
 }
 
-// The best of several rates, since a node that computes something else may be late for one.
+// Keeps the best of several rates, because the other node may be busy for a moment.
 bool load(Conversation& talk, std::vector<char>& buffer, char verb, double& best_mbit) {
   std::size_t size = small_load;
   for (int number = 0; number < loads; ++number) {
@@ -182,7 +184,7 @@ class Rounds {
 
  private:
   posix::FileDescriptor greet(const LinkEnd& end, Deadline deadline) {
-    // As the ranks do: the nearest of the other end's addresses first.
+    // Tries the nearest address of the other node first, as ranks do.
     posix::FileDescriptor socket = posix::connect_to_nearest(end.endpoints, here_.addresses, 1500ms, deadline);
     if (!socket) return {};
     Greeting greeting{};
@@ -193,7 +195,8 @@ class Rounds {
                                                                                  : posix::FileDescriptor();
   }
 
-  // Partners of later rounds may come first.
+  // Accepts connections until this partner's comes. Partners of later rounds may come earlier; their connections are
+  // kept.
   posix::FileDescriptor wait_for(int partner, Deadline deadline) {
     while (!early_.contains(partner)) {
       posix::FileDescriptor accepted = posix::accept_from_any(here_.sockets, deadline);
@@ -246,7 +249,7 @@ std::vector<LinkResult> link_results_in(std::string_view text) {
   return results;
 }
 
-// The circle method of tournaments: one stays, the others move on by one seat after each round.
+// This is the circle method for tournaments: one node keeps its seat, all others move on by one seat after each round.
 std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds) {
   std::vector<std::vector<int>> rounds;
   const int seats = nodes + nodes % 2;

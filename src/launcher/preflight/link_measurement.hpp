@@ -1,5 +1,6 @@
 #pragma once
-// Latency, rates and clocks between the nodes of a job: the first probe of each node measures with the others in turn.
+// Measures latency, rates and clocks between the nodes of a job. The first probe of each node measures with those of
+// the other nodes, one after the other.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,27 +12,27 @@
 
 namespace hvd::launcher::preflight {
 
-// One node, as its first probe presents it.
+// One node, as its first probe describes it to the others.
 struct LinkEnd {
   std::string host;
-  std::string endpoints;  // "10.77.0.1:4711 10.78.0.1:4712", where it listens
+  std::string endpoints;  // the addresses where it listens, "10.77.0.1:4711 10.78.0.1:4712"
 };
 
 struct LinkResult {
-  std::string peer;  // the host at the other end
+  std::string peer;  // the other node's host
   double latency_us = 0;
   double sends_mbit = 0, receives_mbit = 0;
-  double clock_ahead_s = 0;  // of the peer's clock before ours
-  std::string fault;         // why there are no numbers; empty: there are
+  double clock_ahead_s = 0;  // how far the other node's clock is ahead of ours
+  std::string fault;         // why there are no numbers; empty if there are numbers
 };
 std::string text_of(const std::vector<LinkResult>& results);
 std::vector<LinkResult> link_results_in(std::string_view text);
 
-// Who measures with whom in each round; -1: nobody. Every node meets another one in each round, and all of them if
-// there are few. A pure function.
+// Returns for each round which node measures with which; -1 means that a node pauses. In each round every node has
+// another partner. With few nodes all pairs measure. A pure function.
 std::vector<std::vector<int>> rounds_of(int nodes, int most_rounds);
 
-// Takes as long as all rounds, or until the deadline. Blocking; one thread.
+// Measures in all rounds, but not longer than the deadline. Blocking; uses one thread.
 std::vector<LinkResult> measure_links(const posix::PeerSockets& here, int me, const std::vector<LinkEnd>& ends,
                                       const std::string& secret, Deadline deadline);
 

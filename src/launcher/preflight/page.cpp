@@ -16,7 +16,7 @@ const char* word_for(const Verdict& verdict) {
   return has_fault ? "FAULT" : "note";
 }
 
-// Hosts that say the same are named together.
+// A finding that is equal for several hosts; it is shown once, with all of these hosts.
 struct Shared {
   Finding finding;
   std::vector<std::string> hosts;
@@ -64,14 +64,15 @@ std::size_t count_of(const std::vector<Judged>& all, Severity severity) {
 }  // namespace
 
 std::vector<Judged> judge(const Allocation& allocation) {
-  // A probe that hangs has told only where it is, which is a matter of the start.
+  // A probe that hangs has not gathered facts. Only the check of the start judges it, all other checks leave it out.
   Allocation complete = allocation;
   std::erase_if(complete.probes, [](const Facts& probe) { return !probe.has("has_looked"); });
   std::vector<Judged> all;
   for (const Check* check : checks())
     if (check == &start_check) all.push_back({check->name, check->judge(allocation)});
     else if (!complete.probes.empty()) all.push_back({check->name, check->judge(complete)});
-  // Ranks cannot meet where one is missing, whose host is named already.
+  // If a rank was not started, the others cannot meet either. This second finding is removed, because the first one
+  // names the cause.
   const bool has_started = all.front().verdict.findings.empty();
   for (Judged& each : all)
     if (!has_started)

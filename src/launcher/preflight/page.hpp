@@ -1,5 +1,5 @@
 #pragma once
-// What --preflight says: one page for people, or JSON for programs.
+// Makes the result of --preflight: one page for people, or JSON for programs.
 #include <string>
 #include <vector>
 

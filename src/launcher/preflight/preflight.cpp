@@ -23,30 +23,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Together they leave some seconds of the half minute.
+// The limits below are for a preflight of at most 30 seconds; together they are a few seconds shorter.
 constexpr auto time_for_all = 23s;
 constexpr auto time_to_end = 2s;
-// Once half of the probes are through, the others get no more than that.
+// When half of the probes are done, the others get only this time.
 constexpr auto time_for_the_last = 9s;
-// A second look has to fit in, too.
+// A second look at slow links happens only if the first one took less time than this.
 constexpr auto time_for_a_second_look = 5s;
 constexpr const char* start_timeout_seconds = "12";
 
-// The horovodrun that starts the probes, and what it says.
+// Runs a horovodrun that starts the probes, and reads its output.
 class ProbeRun {
  public:
   Status start(const std::vector<std::string>& command, const Environment& environment);
-  // Until it has ended, or the time is over; then it is ended.
+  // Returns when this horovodrun has ended. If the time is over, it is ended.
   void follow(int ranks);
 
   ProbeLines lines;
-  std::string trouble;  // what came in other words than those of probes
+  std::string trouble;  // all lines of output that are not from probes
   bool is_out_of_time = false;
 
  private:
   void take(int stream);
   void end();
-  std::array<posix::FileDescriptor, 2> streams_;  // its standard output and error
+  std::array<posix::FileDescriptor, 2> streams_;  // standard output and standard error of this horovodrun
   std::array<std::string, 2> partial_;
   pid_t process_ = 0;
 };
@@ -90,7 +90,7 @@ void ProbeRun::take(int stream) {
   for (std::size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
     const std::string line = text.substr(0, end);
     constexpr std::size_t longest_trouble = 2000;
-    // What it says after we have ended it is about that end.
+    // Lines that come after the probes were ended are about that end, so they are ignored.
     if (!lines.take(line) && !is_out_of_time && trouble.size() < longest_trouble && !line.empty())
       trouble += (trouble.empty() ? "" : " ") + line;
   }
@@ -141,7 +141,7 @@ std::vector<std::string> hosts_of(const JobRequest& request, const JobOptions& p
   return names;
 }
 
-// The user's Python, where the command begins with one.
+// Returns the Python of the user's command, if the command begins with one.
 std::string python_of(const std::vector<std::string>& command) {
   if (command.empty()) return "";
   std::string_view name = command.front();
@@ -159,7 +159,7 @@ Status look(const std::vector<std::string>& command, const Environment& environm
   return {};
 }
 
-// Somebody else's work makes a node slow for a moment; what is wrong with a link stays.
+// True if a link is slow. The caller then measures once more, because another job may slow a node for a moment.
 bool has_slow_link(const std::vector<Judged>& all) {
   return std::ranges::any_of(
       all, [](const Judged& each) { return each.check == links_check.name && !each.verdict.findings.empty(); });
@@ -183,7 +183,8 @@ Result<Outcome> run(const JobRequest& request, std::span<const char* const> argu
   std::vector<std::string> command = {"/proc/self/exe"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const bool in_image = request.flags.has("container");
-  const std::size_t before = staging::words_of_staging(request.command);  // the probes run in the environment, too
+  // the probes run in the staged environment, too
+  const std::size_t before = staging::words_of_staging(request.command);
   const auto program = request.command.begin() + static_cast<std::ptrdiff_t>(before);
   command.insert(command.end(), request.command.begin(), program);
   for (std::string& word : probe_command(in_image ? "horovodrun" : *horovodrun, posix::random_hex(8), allocation.hosts,

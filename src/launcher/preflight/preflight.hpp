@@ -7,15 +7,16 @@
 
 namespace hvd::launcher::preflight {
 
-inline constexpr int fault_found = 3;  // horovodrun's exit code
+inline constexpr int fault_found = 3;  // exit code of horovodrun
 
 struct Outcome {
-  std::string text;  // the page, or JSON
+  std::string text;  // a page for people, or JSON
   bool has_fault = false;
 };
 
-// Starts a probe for each rank of the request, by a horovodrun with the same flags, and waits for what they tell: at
-// most half a minute. `arguments` are horovodrun's own, without its name and the user's command.
+// Runs a second horovodrun with the same flags, which starts a probe instead of each rank of the request. Waits at most
+// half a minute for the results of the probes. `arguments` are those of horovodrun, without its name and without the
+// user's command.
 Result<Outcome> run(const JobRequest& request, std::span<const char* const> arguments, bool as_json);
 
 }  // namespace hvd::launcher::preflight

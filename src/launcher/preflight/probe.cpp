@@ -28,7 +28,8 @@ constexpr std::string_view line_begin = "horovod-probe:";
 constexpr auto meeting_time = 9s;
 constexpr auto measuring_time = 8s;
 
-// Keeps the name for as long as the probe runs; the first one on a node gets it.
+// Binds a name on this node. Only the first probe on a node gets it, and keeps it as long as it runs; for the others
+// the result is empty.
 posix::FileDescriptor be_first_on_node(const std::string& job) {
   posix::FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -45,10 +46,10 @@ void tell(const std::string& id, const Facts& facts) {
   std::fflush(stdout);
 }
 
-// The first probes of all nodes measure links. Which these are, all cards tell.
+// The first probes of all nodes, which measure links. Every probe reads from all cards which these are.
 struct Meeting {
   std::vector<LinkEnd> ends;
-  int me = -1;  // this probe's place among them; -1: it is not the first on its node
+  int me = -1;  // this probe's place in `ends`; -1: it is not the first on its node
   std::string secret;
 };
 
@@ -87,7 +88,8 @@ void meet_and_measure(const Environment& environment, Facts& facts) {
   auto config = Config::from(environment, warnings);
   if (!config) return facts.set("meeting_error", config.error().message);
   auto listening = posix::listen_for_peers(config->network_interfaces, config->port_range);
-  // Ranks of one node need no network. If there are others, they find no address of this node.
+  // Without network the probe goes on with no address. Ranks of one node need none; on several nodes the check of the
+  // meeting reports it.
   if (!listening && config->network_interfaces.empty()) listening = posix::PeerSockets{};
   if (!listening) return facts.set("meeting_error", listening.error().message);
   auto meeting = meet(environment, *config, *listening, facts);
@@ -114,7 +116,7 @@ int run_probe(char** arguments) {
   Facts facts{{"host", posix::host_name()}, {"node", posix::node_id()}, {"pid", std::to_string(::getpid())}};
   if (place.is_first) facts.set("first", "yes");
   if (auto name = environment.get("HOROVOD_HOSTNAME")) facts.set("given_name", *name);
-  // Should one of them hang, its host must be known.
+  // The place of the probe is told first, so that its host is known if a check hangs.
   tell(id, facts);
   for (const Check* check : checks())
     if (check->gather != nullptr) check->gather(place, facts);

@@ -1,6 +1,7 @@
 #pragma once
-// A probe stands in the place of a rank: started by the same launcher, with the same binding and environment. It looks
-// around, meets the others, measures links, and tells all of that on its standard output, in two lines.
+// A probe is a process that horovodrun starts instead of a rank, by the same launcher and with the same binding and
+// environment. It gathers facts, meets the other probes, measures links, and prints all facts on its standard output,
+// in two lines.
 #include <map>
 #include <optional>
 #include <string>
@@ -11,19 +12,19 @@
 
 namespace hvd::launcher::preflight {
 
-// The first argument of horovodrun as a probe; job's name, its hosts and the program's Python (or "-") follow.
+// The first argument of a probe. The next arguments are the job's name, its hosts and the program's Python (or "-").
 inline constexpr const char* probe_flag = "--as-probe-of-a-rank";
 std::vector<std::string> probe_command(const std::string& horovodrun, const std::string& job,
                                        const std::vector<std::string>& hosts, const std::string& python);
-// `arguments` come after the flag.
+// `arguments` come after this flag.
 int run_probe(char** arguments);
 
-// Puts the lines of all probes together.
+// Combines the lines of all probes.
 class ProbeLines {
  public:
-  // Whether the line is one of a probe. What a launcher puts before it does not matter.
+  // Returns whether the line is a probe's. Text that a launcher puts before it is ignored.
   bool take(std::string_view line);
-  std::vector<Facts> probes() const;  // by rank
+  std::vector<Facts> probes() const;  // the facts of all probes, ordered by rank
 
  private:
   std::map<std::string, Facts> probes_;

@@ -55,7 +55,7 @@ int receive_all(int socket, void* data, std::size_t size, Deadline deadline = De
               [&](std::size_t at) { return ::recv(socket, static_cast<char*>(data) + at, size - at, 0); });
 }
 
-// A node that unpacks slowly takes nothing for long, which is no reason to end the connection.
+// A node that unpacks slowly does not read for a long time. The connection must not be ended because of that.
 void prepare(int socket) {
   (void)posix::prepare_connection(socket, silence);
   posix::set_patience_with_unanswered_data(socket, milliseconds(0));

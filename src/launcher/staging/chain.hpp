@@ -1,8 +1,10 @@
 #pragma once
-// The archive goes from node to node: the first one reads it, each one passes on to the next what it gets.
+// The chain carries the archive from node to node: the first node reads the file, and each node passes the blocks on to
+// the next.
 //
-// Between two of them: the one before connects and sends the secret of the job. Then come blocks, each with its size
-// and checksum (crc32c) before it; an empty one is the last, and the digest of the whole follows.
+// The protocol between two neighbours: the earlier node connects and sends the job's secret. Then it sends blocks;
+// before each block are its size and its checksum (crc32c). An empty block is the last one. The digest of the whole
+// archive follows it.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,7 +20,7 @@ namespace hvd::launcher::staging {
 inline constexpr std::size_t block_bytes = 1 << 20;
 inline constexpr std::size_t secret_bytes = 64;
 
-// One end of the connection of two neighbours. Its calls block.
+// One end of the connection between two neighbours of the chain. Its calls block.
 class Neighbour {
  public:
   // `secret` has secret_bytes.
@@ -31,7 +33,8 @@ class Neighbour {
 
   Status send(ConstBytes block);
   Status send_end(const Digest& digest);
-  // Returns the next block, which is valid until the next call. Empty: it was the last, and `digest` is set.
+  // Returns the next block, which is valid until the next call. An empty block means that the archive is complete;
+  // `digest` is then set.
   Result<ConstBytes> receive(Digest& digest);
 
  private:

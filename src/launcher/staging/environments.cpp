@@ -23,10 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kept_for = std::chrono::hours(1);
-constexpr std::chrono::seconds made_just_now{60};  // its lock may not have been taken yet
+constexpr std::chrono::seconds made_just_now{60};  // a folder that is younger may be without its lock for a moment
 constexpr std::chrono::minutes longest_repair{10};
 
-// A lock on a folder; empty if it is not there, or if somebody has a lock against which `how` does not stand.
+// Locks a folder. The result is empty if the folder is not there, or if the lock `how` is not possible because of
+// another process's lock.
 posix::FileDescriptor locked(const std::string& folder, int how) {
   posix::FileDescriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   int failed = 0;
@@ -63,7 +64,7 @@ std::optional<std::chrono::seconds> age_of(const std::string& path) {
   return std::chrono::seconds(::time(nullptr) - state.st_mtime);
 }
 
-// The folder with bin in it: the content itself, or the only folder in it.
+// Returns the folder that contains bin: the content itself, or the only folder in the content.
 Result<std::string> place_of_bin(const std::string& content) {
   auto has_bin = [&](const std::string& place) { return fs::is_directory(content + "/" + place + "/bin"); };
   if (has_bin(".")) return std::string(".");
@@ -74,11 +75,11 @@ Result<std::string> place_of_bin(const std::string& content) {
                "conda-pack, venv-pack or tar");
 }
 
-// What conda-pack leaves to be done where the environment lies.
+// Runs conda-unpack, which adapts an environment made by conda-pack to its place.
 Status repair(const std::string& prefix) {
   const std::string program = prefix + "/bin/conda-unpack";
   if (::access(program.c_str(), X_OK) != 0) return {};
-  // It is a script whose first line looks for python along PATH.
+  // The first line of conda-unpack looks for python along PATH.
   const std::string said = posix::answer_of(
       {"sh", "-c", "PATH=\"$1/bin:$PATH\" \"$1/bin/conda-unpack\" && echo done", "sh", prefix}, longest_repair);
   if (said.ends_with("done\n")) return {};
@@ -107,9 +108,9 @@ Result<Environments> Environments::in(const std::string& parent, const std::stri
   if (::lstat(found.folder_.c_str(), &state) != 0) return system_error(found.folder_, errno);
   if (S_ISDIR(state.st_mode) && state.st_uid == ::getuid() && (state.st_mode & 022) == 0) return found;
   return Error(ErrorCode::invalid_argument,
-               found.folder_ +
-                   " is no folder that this user alone may write to: what lies there is not used; remove "
-                   "it, or name another place by --stage-to");
+               "expected " + found.folder_ +
+                   " to be a folder that this user alone may write to, but others may: remove it, or "
+                   "name another folder by --stage-to");
 }
 
 std::uint64_t Environments::free_bytes() const {
@@ -129,7 +130,7 @@ std::string Environments::digest_of(const ArchiveState& archive) const {
 std::optional<Kept> Environments::use(const std::string& digest) const {
   Kept kept{locked(path_of(digest), LOCK_SH), ""};
   if (!kept.lock) return std::nullopt;
-  // It may have been removed, or another one may have its name, since we asked for the lock.
+  // While this process waited for the lock, the folder may have been removed, and another folder may have got its name.
   struct stat ours {
   }, there{};
   if (::fstat(kept.lock.get(), &ours) != 0 || ::stat(path_of(digest).c_str(), &there) != 0 ||
@@ -162,14 +163,15 @@ Result<Kept> Environments::publish(Unpacking unpacking, const std::string& diges
   if (!prefix) return prefix.error();
   while (::rename(unpacking.folder.c_str(), path_of(digest).c_str()) != 0) {
     if (errno != EEXIST && errno != ENOTEMPTY) return system_error(path_of(digest) + " cannot be made", errno);
-    if (auto kept = use(digest)) {  // another job was quicker
+    if (auto kept = use(digest)) {  // another job has unpacked the same archive earlier
       std::error_code ignored;
       fs::remove_all(unpacking.folder, ignored);
       HVD_RETURN_IF_ERROR(write_record(digest, archive, *prefix));
       note_use(digest, job);
       return std::move(*kept);
     }
-    if (auto lock = locked(path_of(digest), LOCK_EX | LOCK_NB)) remove_locked(digest);  // nobody made it ready
+    // a folder without a record: its job was interrupted
+    if (auto lock = locked(path_of(digest), LOCK_EX | LOCK_NB)) remove_locked(digest);
   }
   const std::string place = path_of(digest) + "/content" + (*prefix == "." ? "" : "/" + *prefix);
   HVD_RETURN_IF_ERROR(repair(place));
@@ -179,7 +181,7 @@ Result<Kept> Environments::publish(Unpacking unpacking, const std::string& diges
   return Kept{std::move(unpacking.lock), place};
 }
 
-// Others read the record at any time, so it takes its place as a whole.
+// The record is written under another name and then renamed, because other processes may read it at any time.
 Status Environments::write_record(const std::string& digest, const ArchiveState& archive,
                                   const std::string& prefix) const {
   const std::string record = path_of(digest) + "/record", written = record + "-" + posix::random_hex(6);

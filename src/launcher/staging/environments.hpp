@@ -1,13 +1,19 @@
 #pragma once
-// The environments that lie unpacked on this node, in one folder of this user. Others may come and go at any time:
+// The environments that are unpacked on this node, in one folder of this user. Other jobs may add and remove
+// environments at any time.
 //
-//  FOLDER/DIGEST/content/   what was in the archive with this digest
-//  FOLDER/DIGEST/record     is there when the environment can be used: of which archive, and where its bin is
-//  FOLDER/DIGEST/last-use   the last job that wanted it
-//  FOLDER/unpacking-XXXXXX/ becomes DIGEST by being renamed
+// FOLDER/DIGEST/content/
+// the content of the archive with this digest
+// FOLDER/DIGEST/record
+// exists when the environment can be used; names the archive and the place of bin
+// FOLDER/DIGEST/last-use
+// names the last job that used the environment
+// FOLDER/unpacking-XXXXXX/
+// is renamed to DIGEST when it is complete
 //
-// A lock (flock) on DIGEST or unpacking-XXXXXX itself keeps it: exclusive while it is made ready or removed, shared by
-// every rank that uses it. The kernel takes the lock away from a process that ends, however it ends.
+// A folder is in use while a process holds a lock (flock) on DIGEST or unpacking-XXXXXX. The lock is exclusive while
+// the environment is made or removed, and shared while ranks use it. The kernel releases the lock when the process
+// ends, however it ends.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,21 +23,21 @@
 
 namespace hvd::launcher::staging {
 
-// What tells whether a file is still the one that was unpacked, without reading it.
+// Identifies the state of a file without reading it: tells whether it is still the file that was unpacked.
 struct ArchiveState {
-  std::string path;  // absolute
+  std::string path;  // an absolute path
   std::uint64_t bytes = 0;
-  std::string state;  // inode, size, and times of change
+  std::string state;  // the file's inode, size, and times of the last changes
   static Result<ArchiveState> of(const std::string& path);
 };
 
-// An environment that can be used for as long as the lock is held.
+// An environment that may be used as long as the lock is held.
 struct Kept {
   posix::FileDescriptor lock;
-  std::string prefix;  // its folder with bin in it
+  std::string prefix;  // the folder that contains bin
 };
 
-// A folder that an archive is unpacked into.
+// A folder into which an archive is being unpacked.
 struct Unpacking {
   posix::FileDescriptor lock;
   std::string folder, content;
@@ -39,25 +45,27 @@ struct Unpacking {
 
 class Environments {
  public:
-  // `parent` is the user's wish; empty: TMPDIR, or /tmp. Makes the folder. Fails if it could be another user's.
+  // `parent` is the folder that the user named; if it is empty, TMPDIR or /tmp is used. Makes a folder in it. Fails if
+  // that folder could belong to another user.
   static Result<Environments> in(const std::string& parent, const std::string& temporary_folder);
   const std::string& folder() const { return folder_; }
   std::uint64_t free_bytes() const;
 
-  // Returns the digest of this archive if it lies here; else an empty text.
+  // Returns the digest of this archive if it is unpacked on this node; otherwise an empty text.
   std::string digest_of(const ArchiveState& archive) const;
-  // Waits while somebody makes it ready. Nothing if it is not here.
+  // Returns the environment; waits while another process makes it ready. Returns nothing if it is not on this node.
   std::optional<Kept> use(const std::string& digest) const;
   void note_use(const std::string& digest, const std::string& job) const;
 
   Result<Unpacking> begin() const;
-  // Gives the environment its name, and makes it ready. If another job was quicker, that job's is used.
+  // Completes the environment and gives it its name. If another job was faster, the environment of that job is used.
   Result<Kept> publish(Unpacking unpacking, const std::string& digest, const ArchiveState& archive,
                        const std::string& job) const;
 
-  // Removes what nobody uses: what interrupted jobs left, and environments whose last use was an hour ago.
+  // Removes what interrupted jobs left behind, and environments that were used last an hour ago or earlier. Does not
+  // remove what is in use.
   void remove_old(const std::string& spared) const;
-  // Removes the environment unless somebody uses it, or another job has wanted it since.
+  // Removes the environment unless a process uses it or another job has used it since.
   void remove(const std::string& digest, const std::string& job) const;
 
  private:

@@ -25,7 +25,7 @@ struct Pipe {
 Result<Pipe> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("no pipe to unpack with (see ulimit -n)", errno);
-  ::fcntl(ends[0], F_SETPIPE_SZ, pipe_bytes);  // if it may not be that large, it stays as it is
+  ::fcntl(ends[0], F_SETPIPE_SZ, pipe_bytes);  // if the system does not allow this size, the pipe keeps its size
   return Pipe{posix::FileDescriptor(ends[0]), posix::FileDescriptor(ends[1])};
 }
 
@@ -41,7 +41,7 @@ Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& comma
   auto input = make_pipe(), output = has_output ? make_pipe() : Result<Pipe>(Pipe{});
   if (!input) return input.error();
   if (!output) return output.error();
-  // A file, so that the program never waits for us to read its complaints.
+  // The program's error messages go to a file, so the program never waits until we read them.
   process.errors_ = posix::FileDescriptor(::memfd_create("complaints", MFD_CLOEXEC));
   if (!process.errors_) return system_error("memfd_create", errno);
   posix_spawn_file_actions_t actions;
@@ -57,7 +57,8 @@ Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& comma
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed == ENOENT)
     return Error(ErrorCode::unsupported,
-                 "the program " + command[0] + " is not there, which has to unpack it: install it, or pack without it");
+                 "the program " + command[0] +
+                     " is needed to unpack the archive, but is not there: install it, or pack in another way");
   if (failed != 0) return system_error(command[0] + " cannot be executed", failed);
   process.input_ = std::move(input->write);
   process.output_ = std::move(output->read);
@@ -102,7 +103,7 @@ std::string FilterProcess::end() {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : complaint();
 }
 
-// tar says last that it has failed, and first why.
+// tar prints the cause first and a summary last, so the first line is the one to report.
 std::string FilterProcess::complaint() const {
   std::array<char, 2000> text{};
   ssize_t count = ::pread(errors_.get(), text.data(), text.size(), 0);

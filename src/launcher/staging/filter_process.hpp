@@ -1,5 +1,5 @@
 #pragma once
-// A program of the system that reads its standard input from us: tar, gzip.
+// A program of the system, such as tar or gzip, that reads its standard input from us.
 #include <sys/types.h>
 
 #include <string>
@@ -13,19 +13,20 @@ namespace hvd::launcher::staging {
 
 class FilterProcess {
  public:
-  // Found along PATH; the error names the program if it is absent. With `has_output` its standard output comes back,
-  // without blocking us; else it goes nowhere.
+  // Starts the program, which is looked for along PATH. If it is missing, the error names it. With `has_output` its
+  // standard output can be read from output(), without blocking; otherwise it is thrown away.
   static Result<FilterProcess> start(const std::vector<std::string>& command, bool has_output);
   FilterProcess(FilterProcess&& other) noexcept;
   FilterProcess& operator=(FilterProcess&&) = delete;
-  ~FilterProcess();  // kills it if it has not ended
+  ~FilterProcess();  // kills the program if it has not ended
 
   int input() const { return input_.get(); }
   int output() const { return output_.get(); }
   void make_input_non_blocking() const;
-  bool write(ConstBytes bytes) const;  // blocking, all of it; false if the program does not read any more
+  bool write(ConstBytes bytes) const;  // blocks until all bytes are written; false if the program does not read any
+                                       // more
   void close_input() { input_.reset(); }
-  // Waits for its end. Empty if it exited with 0; else the last line of what it complained of.
+  // Waits for the end of the program. Returns an empty text if it exited with 0, otherwise its error message.
   std::string end();
 
  private:

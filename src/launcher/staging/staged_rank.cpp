@@ -24,7 +24,7 @@ int complain(const std::string& message, int code) {
   return code;
 }
 
-// As bin/activate of venv or conda does, but for the prompt and the scripts in etc/conda/activate.d.
+// Does the same as bin/activate of venv or conda, except for the prompt and the scripts in etc/conda/activate.d.
 void activate(const std::string& prefix) {
   // NOLINTBEGIN(concurrency-mt-unsafe): there is a single thread
   const char* path = std::getenv("PATH");
@@ -60,7 +60,7 @@ int run_staged_rank(char** arguments) {
     return complain("the staged environment " + environments->folder() + "/" + digest +
                         " is not there any more: something has removed it since the start of the job",
                     not_executable);
-  ::fcntl(kept->lock.release(), F_SETFD, 0);  // the program has the lock for as long as it runs
+  ::fcntl(kept->lock.release(), F_SETFD, 0);  // the program keeps the lock until it ends
   activate(kept->prefix);
   char** command = arguments + 2;
   const Environment environment = Environment::of_this_process();

@@ -28,18 +28,19 @@ namespace {
 constexpr std::string_view line_begin = "horovod-staged:";
 constexpr std::size_t digest_letters = 32;
 constexpr std::chrono::seconds time_to_be_ended{20};
-constexpr std::chrono::hours longest_staging{7 * 24};  // who hangs is ended by the user or the scheduler
+constexpr std::chrono::hours longest_staging{7 * 24};  // practically no limit: the user or the scheduler ends a run
+                                                       // that hangs
 
-// What the card of rank 0 says about the archive.
+// The archive as rank 0 describes it in its card.
 struct Archive {
   ArchiveState state;
   std::string packing;
-  std::string digest;  // empty: not known before it was read
+  std::string digest;  // empty if it is not known before the archive was read
 };
 
 struct Node {
   std::string host, endpoints;
-  int rank = 0;  // of its first stager
+  int rank = 0;  // the rank of the first stager on the node
 };
 
 Result<posix::FileDescriptor> opened(const std::string& path) {
@@ -135,7 +136,7 @@ class Stager {
     return {};
   }
 
-  // Finds out which nodes lack the environment.
+  // Returns the nodes that do not have the environment.
   Status compare() {
     auto cards = exchange("who lacks it", {kept_ || me_ < 0 ? "" : "lacks"}, deadline_);
     if (!cards) return cards.error();
@@ -174,7 +175,8 @@ class Stager {
     Status done = unpacking ? unpack(*unpacking, before, next) : pass_on(nullptr, before, next);
     if (done && unpacking) done = publish(std::move(*unpacking));
     else if (unpacking) remove_all(unpacking->folder);
-    // What is wrong with the archive, the node that reads it finds out, too. That one is to be named.
+    // If the archive has a fault, the node that reads it finds the same fault. This node's error is marked as a
+    // consequence, so that the reading node is named.
     if (!done && before && done.error().code == ErrorCode::invalid_argument) done.error().is_a_consequence = true;
     return done;
   }
@@ -220,7 +222,7 @@ class Stager {
     return {};
   }
 
-  // The archive is read once, in order.
+  // Reads the archive once, from its beginning to its end.
   Status read(Unpacker* unpacker, std::optional<Neighbour>& next, Digest& digest) {
     auto file = opened(path_);
     if (!file) return file.error();
@@ -250,16 +252,17 @@ class Stager {
   Archive archive_;
   posix::PeerSockets sockets_;
   std::vector<Node> nodes_;
-  std::vector<int> chain_;  // places in nodes_
-  int me_ = -1;             // place in nodes_; -1: not the first on its node
+  std::vector<int> chain_;  // the nodes of the chain, as positions in nodes_
+  int me_ = -1;             // position of this node in nodes_; -1: this stager is not the first one on its node
   std::size_t lacking_ = 0;
   bool chain_has_work_ = false;
-  std::optional<Kept> kept_;  // nobody removes it from here while we run
+  std::optional<Kept> kept_;  // holds the lock, so nobody removes the environment while the stagers run
   Deadline deadline_ = Deadline::after(milliseconds_of(config_.start_timeout_s));
 };
 
 int complain(const Error& error, const std::string& path) {
-  // Who knows the cause ends first, and the launcher ends the others then.
+  // A stager whose failure is only a consequence waits. The stager that knows the cause ends first, and the launcher
+  // then ends the others.
   if (error.is_a_consequence) ::poll(nullptr, 0, static_cast<int>(milliseconds_of(time_to_be_ended.count()).count()));
   std::fprintf(stderr, "horovodrun: %s: %s is not staged: %s\n", posix::host_name().c_str(), path.c_str(),
                error.message.c_str());
@@ -277,7 +280,7 @@ int run_stager(char** arguments) {
                                        environment.get("TMPDIR").value_or("/tmp"));
   if (!environments) return complain(environments.error(), path);
   if (std::string_view(arguments[0]) == to_remove) return environments->remove(path, job), 0;
-  std::vector<std::string> warnings;  // the ranks print them
+  std::vector<std::string> warnings;  // the ranks print these warnings later
   auto config = Config::from(environment, warnings);
   if (!config) return complain(config.error(), path);
   Status done = Stager(std::move(*config), job, path, std::move(*environments)).run(environment);

@@ -24,7 +24,7 @@
 namespace hvd::launcher::staging {
 namespace {
 
-// The horovodrun that starts the stagers. It ends if we end.
+// The horovodrun that starts the stagers. The kernel ends it if this process ends.
 struct StagerRun {
   pid_t process = 0;
   posix::FileDescriptor output;
@@ -52,7 +52,7 @@ Result<StagerRun> start(const std::vector<std::string>& command) {
   return StagerRun{child, std::move(ours)};
 }
 
-// Returns whether it ended well. `hear` gets the lines of its standard output.
+// Reads the output until the run has ended. Returns true if it succeeded. `hear` gets each line of standard output.
 template <typename Hear>
 bool follow(StagerRun& run, Hear hear) {
   std::string text;
@@ -87,7 +87,7 @@ Result<StagerRun> start_stagers(const Flags& flags, const Environment& environme
   return start(command);
 }
 
-// What can be known at once, before anything is started.
+// Checks what can be checked before anything is started. Returns the absolute path of the archive.
 Result<std::string> look_at(const std::string& word) {
   const std::string path = std::filesystem::absolute(word).lexically_normal().string();
   auto wrong = [&](const Error& error) { return Error(error.code, "--stage " + word + ": " + error.message); };
@@ -119,8 +119,8 @@ Status stage(Flags& flags, const Environment& environment, std::span<char* const
   });
   if (!is_well || !staged)
     return Error(ErrorCode::system, "--stage " + flags.get("stage") +
-                                        ": the environment is not on all nodes, for the reason above; the job was not "
-                                        "started");
+                                        ": the environment could not be brought to all nodes (see the lines above); "
+                                        "the job was not started");
   if (flags.is_set("verbose"))
     std::fprintf(stderr, "horovodrun: the environment was brought to %d of %d nodes in %.1f s\n", staged->new_nodes,
                  staged->nodes, std::chrono::duration<double>(Clock::now() - begin).count());
@@ -135,7 +135,8 @@ Status remove_staged(const Flags& flags, const Environment& environment, std::sp
   auto run = start_stagers(flags, environment, arguments, to_remove, flags.get("stage_digest"));
   if (!run) return run.error();
   if (follow(*run, [](const std::string&) {})) return {};
-  return Error(ErrorCode::system, "--stage-remove: the environment may be left on some hosts, for the reason above");
+  return Error(ErrorCode::system,
+               "--stage-remove: the environment could not be removed from all hosts (see the lines above)");
 }
 
 }  // namespace hvd::launcher::staging

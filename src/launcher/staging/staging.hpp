@@ -1,6 +1,7 @@
 #pragma once
-// `horovodrun --stage`: before the job, a run of stagers in the place of its ranks brings the environment to all nodes,
-// by the same launcher to the same nodes. With --stage-remove another run removes it afterwards.
+// `horovodrun --stage`: brings a Python environment to all nodes before the job. For this it runs stagers instead of
+// the ranks, by the same launcher and on the same nodes. With --stage-remove a second run removes the environment after
+// the job.
 #include <span>
 #include <string>
 
@@ -10,10 +11,11 @@
 
 namespace hvd::launcher::staging {
 
-// `arguments` are those of this horovodrun before the command. Lets flags.command run in the staged environment. The
-// caller has a single thread. What stagers complain of is on standard error by then.
+// `arguments` are those of this horovodrun, without the user's command. Changes flags.command so that it runs in the
+// staged environment. The caller has a single thread. When this function fails, the stagers' error messages are on
+// standard error already.
 Status stage(Flags& flags, const Environment& environment, std::span<char* const> arguments);
-// Fails if some node could not be asked; the job is over then anyway.
+// Fails if a node could not be asked. The job has ended by then, so the failure does not change its result.
 Status remove_staged(const Flags& flags, const Environment& environment, std::span<char* const> arguments);
 
 }  // namespace hvd::launcher::staging

@@ -26,7 +26,7 @@ std::string text_at(const std::array<char, block>& header, std::size_t at, std::
   return std::string(field.substr(0, field.find('\0')));
 }
 
-// Octal digits, or with the first bit set a binary number.
+// Reads a number of a header: octal digits, or a binary number if the first bit is set.
 std::optional<std::uint64_t> number_at(const std::array<char, block>& header, std::size_t at, std::size_t size) {
   std::uint64_t value = 0;
   const auto first = static_cast<unsigned char>(header[at]);
@@ -66,7 +66,7 @@ std::string joined_path(const std::vector<std::string>& parts) {
   return path;
 }
 
-// bin/python and its like, which venv lets point to the Python that it was made of.
+// True for bin/python and similar names. In a venv they are links to the Python from which the venv was made.
 bool is_python_of_venv(const std::vector<std::string>& parts) {
   return parts.size() >= 2 && parts[parts.size() - 2] == "bin" && parts.back().starts_with("python");
 }
@@ -129,7 +129,8 @@ Status TarCheck::take_text() {
   if (kind == Text::path) next_path_ = text_.substr(0, text_.find('\0'));
   if (kind == Text::link) next_link_ = text_.substr(0, text_.find('\0'));
   if (kind != Text::attributes) return {};
-  for (std::string_view rest = text_; !rest.empty();) {  // "30 mtime=1700000000.123456789\n"
+  // Reads an attribute such as "30 mtime=1700000000.123456789\n".
+  for (std::string_view rest = text_; !rest.empty();) {
     auto size = leading_number<std::size_t>(rest);
     std::size_t blank = rest.find(' ');
     if (!size || blank == std::string_view::npos || *size <= blank + 1 || *size > rest.size())
@@ -195,10 +196,10 @@ Status TarCheck::check_link(const std::string& path, const std::string& target) 
   return {};
 }
 
-// Follows the links, since one may lead to a place from which the ".." of another one leads out.
+// Follows links, because a link may lead to a folder from which the ".." of another link leads out of the archive.
 bool TarCheck::leaves(const std::string& path, int depth_of_links) const {
   constexpr int most_links = 40;
-  if (depth_of_links > most_links) return false;  // a circle leads nowhere
+  if (depth_of_links > most_links) return false;  // the links form a circle, which leads to no file
   std::vector<std::string> at;
   const auto parts = parts_of(path);
   for (std::size_t each = 0; each < parts.size(); ++each) {

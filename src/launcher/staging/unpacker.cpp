@@ -103,7 +103,7 @@ Status Unpacker::take(ConstBytes bytes) {
     has_no_room_ = true;
     tar_.reset();
   }
-  // After the end of the archive come zeros, which tar may not read.
+  // After the archive's end mark come zeros. tar may end before it has read them, so failed writes are ignored then.
   if (!tar_ || tar_->write(bytes) || had_ended || check_.has_ended()) return {};
   return failure_of_tar();
 }

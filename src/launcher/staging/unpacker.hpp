@@ -1,6 +1,6 @@
 #pragma once
-// Unpacks an archive into a folder while its bytes arrive, by the system's tar and, if it is compressed, by the program
-// for that. Every member is checked before tar gets it.
+// Unpacks an archive into a folder while its bytes arrive. Uses the system's tar and, if the archive is compressed, the
+// program that decompresses it. Every member is checked before tar gets it.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -16,22 +16,23 @@
 
 namespace hvd::launcher::staging {
 
-// How the file is packed, by its first bytes: none, gzip, zstd, xz, bzip2. Fails if it is no archive.
+// Finds out from the first bytes how the file is packed: none, gzip, zstd, xz, bzip2. Fails if it is not an archive.
 Result<std::string> packing_of(std::string_view begin);
-inline constexpr std::size_t packing_bytes = 512;  // so many of them say it
+inline constexpr std::size_t packing_bytes = 512;  // the number of bytes that packing_of() needs
 
-// Of one thread. Blocks while the programs do not keep up. SIGPIPE must be ignored.
+// Used by one thread. Blocks while tar is slower than the caller. SIGPIPE must be ignored.
 class Unpacker {
  public:
   struct Options {
     std::string folder;
     std::string packing;
-    std::uint64_t room_bytes;  // that are free in the folder
+    std::uint64_t room_bytes;  // free bytes in the folder
   };
   static Result<std::unique_ptr<Unpacker>> start(Options options);
-  // The next bytes of the archive. After an error there is no other call.
+  // Takes the next bytes of the archive. After an error it must not be called again.
   Status add(ConstBytes bytes);
-  // The archive is complete. If there was no room for its files, the error says how much they need.
+  // Call it when the archive is complete. If the files did not fit into the folder, the error says how much room they
+  // need.
   Status finish();
 
  private:
@@ -43,7 +44,7 @@ class Unpacker {
   Options options_;
   TarCheck check_;
   std::optional<FilterProcess> filter_, tar_;
-  bool has_no_room_ = false;  // from then on the members are only counted
+  bool has_no_room_ = false;  // there was no room: later members are only counted
   std::array<std::byte, 256 << 10> chunk_{};
 };
 

@@ -70,7 +70,7 @@ Environment with_flags(const JobRequest& request) {
 
 Result<NetworkOptions> network_of(const JobRequest& request) {
   const Environment environment = with_flags(request);
-  std::vector<std::string> warnings;  // ignored here: the ranks print them
+  std::vector<std::string> warnings;  // warnings are ignored here, because the ranks print them
   auto config = Config::from(environment, warnings);
   if (!config) return std::move(config.error());
   NetworkOptions network;
@@ -124,8 +124,8 @@ Status check_launch_node(const JobRequest& request) {
   if (launch) return {};  // a task of jsrun is on a compute node
   return Error(ErrorCode::unsupported,
                "this is the launch node " + allocation->launch_host + " of LSF's job " + allocation->job +
-                   ", and jsrun alone leads to its compute nodes: leave --gloo and -H localhost out, and have jsrun "
-                   "along PATH");
+                   ", and only jsrun can start ranks on its compute nodes: leave out --gloo and -H localhost, and put "
+                   "jsrun into PATH");
 }
 
 Result<JobOptions> plan(const JobRequest& request) {

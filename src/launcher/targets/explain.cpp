@@ -69,11 +69,11 @@ bool is_on_one_node(const JobOptions& plan) {
   return !plan.site && plan.hosts.size() == 1;
 }
 
-// What is known about a transport before there are ranks.
+// Whether a transport can be used, as far as this is known before there are ranks.
 struct Prospect {
   enum class Says { yes, only_if, no } says = Says::yes;
   std::string why;      // the condition of only_if, or the reason of no
-  std::string setting;  // with it the start fails without this transport; empty: no setting
+  std::string setting;  // a setting with which the start fails if this transport cannot be used; empty: no such setting
 };
 
 Prospect prospect_of_mpi(const Config& config, const Environment& environment) {

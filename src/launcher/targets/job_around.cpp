@@ -136,8 +136,8 @@ Status JobAround::check_hosts(const std::vector<HostSlots>& hosts) const {
              (host.host == "localhost" && schedulers::is_same_host(other.name, here));
     });
     if (!is_of_job)
-      return malformed("the host " + host.host + " is not of the job " + found->job + " of " + scheduler().name() +
-                       ", which has " + list_of(found->hosts));
+      return malformed("the host " + host.host + " is not in the job " + found->job + " of " + scheduler().name() +
+                       ", whose hosts are " + list_of(found->hosts) + ": name only these");
   }
   return {};
 }

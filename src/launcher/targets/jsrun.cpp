@@ -49,8 +49,8 @@ Result<std::vector<std::string>> place_by(const JobRequest& request, SiteLaunche
   }
   if (!request.hosts.empty())
     return Error(ErrorCode::unsupported,
-                 "-H: jsrun takes hosts of one's choice from an explicit resource file alone: add "
-                 "--jsrun-erf, or leave -H out");
+                 "-H: jsrun takes the names of hosts only from an explicit resource file: add --jsrun-erf, or leave "
+                 "-H out");
   return resource_sets(*hosts, *allocation);
 }
 

@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 struct MpiProgram {
   std::string path;
-  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // one of these four: intel_mpi, hydra, open_mpi, prrte
+  bootstrap::Launcher launcher = bootstrap::Launcher::hydra;  // the launcher: intel_mpi, hydra, open_mpi or prrte
   std::string says;                                           // the first line that it prints for --version
 };
 
@@ -27,12 +27,12 @@ Result<MpiProgram> find_mpiexec(const Environment& environment);
 
 struct MpiexecWish {
   int ranks = 1;
-  std::vector<HostSlots> hosts;       // with as many slots as ranks each; empty: the launcher chooses
+  std::vector<HostSlots> hosts;       // the hosts, each with as many slots as ranks; empty: the launcher chooses
   std::vector<std::string> exported;  // names of variables that go to other hosts
   std::string ssh;                    // the command in place of ssh; empty: ssh
   std::string ssh_port, ssh_identity_file;
-  std::string interfaces;            // separated by commas
-  std::vector<std::string> binding;  // empty: no binding, ranks placed by slot
+  std::string interfaces;            // network interfaces, separated by commas
+  std::vector<std::string> binding;  // options for binding; empty: ranks are not bound, and are placed by slot
   std::vector<std::string> more;     // more arguments of the user
   std::vector<std::string> command;
   bool is_root = false;

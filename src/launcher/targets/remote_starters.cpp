@@ -7,10 +7,11 @@ namespace hvd::launcher {
 namespace {
 
 struct Row {
-  const char* scheduler;  // its name in the registry of schedulers
+  const char* scheduler;  // name of the scheduler in the registry
   const char* program;
   std::vector<std::string> options;
-  bool carries_messages = true;  // false: its tasks have no standard input, and their output goes elsewhere
+  bool carries_messages = true;  // false if tasks of the command have no standard input, and their output goes
+                                 // elsewhere
 };
 
 const Row rows[] = {

@@ -11,7 +11,8 @@
 namespace hvd::launcher {
 namespace {
 
-// A file beside the job's output has the number of times; none: it was never put back.
+// Returns the path of a file beside the job's output. It holds the number of times that the job was put back into the
+// queue. Without the file the number is 0.
 std::string counter_of(const Requeuing& how, const std::string& job) {
   std::string name = job;
   for (char& letter : name)
@@ -45,7 +46,8 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
   if (how.most <= 0) return left("--max-requeues (HOROVOD_MAX_REQUEUES) is 0");
   const std::string number = job.number();
   const std::string counter = counter_of(how, number);
-  const bool is_counted = environment.has("SLURM_JOB_ID");  // there is no SLURM_RESTART_COUNT before the first time
+  // SLURM_RESTART_COUNT is not set before the job was put back once
+  const bool is_counted = environment.has("SLURM_JOB_ID");
   const int times = is_counted ? environment.number("SLURM_RESTART_COUNT").value_or(0) : times_in(counter);
   if (times >= how.most)
     return left("it has been put back " + std::to_string(times) + " times, and --max-requeues allows " +

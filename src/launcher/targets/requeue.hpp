@@ -1,5 +1,5 @@
 #pragma once
-// A job that stopped before its training was done goes back into the queue of its scheduler.
+// Puts a job that has stopped before its end back into the queue of its scheduler.
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 
 struct Requeuing {
-  int most = 0;          // times that the job is put back
-  std::string counters;  // folder for the count, where the scheduler does not keep one
+  int most = 0;          // the largest number of times that a job is put back
+  std::string counters;  // the folder for the counts, used if the scheduler does not count
   struct Answer {
     bool is_done = false;
     std::string text;
@@ -19,15 +19,16 @@ struct Requeuing {
   std::function<Answer(const std::vector<std::string>& command)> run;
 };
 
-// What horovodrun says and ends with: 0 if the scheduler took the job, the scheduler's own code where that is how it is
-// asked, and else the code of the ranks, by which a job script may do more.
+// The message and the exit code with which horovodrun ends. The code is 0 if the scheduler put the job back. If the
+// scheduler puts jobs back because of their exit code, it is that code. Otherwise it is the ranks' code, which a job
+// script may act on.
 struct Requeued {
   int exit_code = 0;
   std::string text;
 };
 Requeued requeue(const JobAround& job, const Environment& environment, const Requeuing& how);
 
-// Runs the program of such a command, found along PATH.
+// Runs the command of a scheduler that puts a job back. The program is looked for along PATH.
 Requeuing::Answer run_requeue_command(const std::vector<std::string>& command);
 
 }  // namespace hvd::launcher

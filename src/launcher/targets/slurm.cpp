@@ -42,7 +42,7 @@ std::optional<std::string> applies(const JobRequest& request) {
 
 // What is installed on the nodes of the ranks. One node answers for all: this one, or a node that a login node asks.
 struct OnNodes {
-  std::string horovodrun;  // the path of horovodrun there; empty: it is not there
+  std::string horovodrun;  // the path of horovodrun on the nodes; empty: the nodes have none
   bool can_use_pmix = false;
   std::string why_no_pmix;
 };
@@ -66,7 +66,7 @@ OnNodes ask_nodes(const Environment& environment) {
 }
 
 struct MpiOfSrun {
-  std::string name;  // srun --mpi=NAME
+  std::string name;  // the name in srun --mpi=NAME
   WayToMeet way;
 };
 

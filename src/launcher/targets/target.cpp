@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Best first; the last applies always.
+// The first target that applies is used; the last one always applies.
 constexpr const Target* targets[] = {&mpi_target,  &slurm_target, &jsrun_target,
                                      &pals_target, &flux_target,  &agents_target};
 
@@ -40,7 +40,8 @@ Result<ChosenTarget> choose_target(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_wishes(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};
-  return Error(ErrorCode::unsupported, "there is nothing here that could start ranks");
+  return Error(ErrorCode::unsupported,
+               "no launcher was found that can start ranks here: horovodrun --explain tells what was tried");
 }
 
 bool can_use_pmix(const Environment& environment, std::string* why_not) {

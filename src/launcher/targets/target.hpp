@@ -21,7 +21,7 @@ struct JobRequest {
   const Environment& environment;
   int ranks = 1;
   std::vector<std::string> command;
-  std::vector<HostSlots> hosts;  // empty: none were named
+  std::vector<HostSlots> hosts;  // the hosts that the user named; empty: none
   std::chrono::milliseconds grace{5000};
   JobAround around = JobAround(environment);
 };
@@ -44,10 +44,10 @@ struct ChosenTarget {
 Result<ChosenTarget> choose_target(const JobRequest& request);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is installed
-extern const Target slurm_target;   // inside of an allocation of Slurm: srun
-extern const Target jsrun_target;   // inside of a job of LSF with JSM: jsrun
-extern const Target pals_target;    // inside of a job of PBS with PALS: its mpiexec
-extern const Target flux_target;    // inside of an instance of Flux: flux run
+extern const Target slurm_target;   // srun, inside of an allocation of Slurm
+extern const Target jsrun_target;   // jsrun, inside of a job of LSF with JSM
+extern const Target pals_target;    // the mpiexec of PALS, inside of a job of PBS
+extern const Target flux_target;    // flux run, inside of an instance of Flux
 extern const Target agents_target;  // our own agents on this machine, and on others over ssh
 
 // Returns the words of HOROVOD_SSH (or of the variable that stands for it), up to the options for port and key. Empty:
@@ -55,12 +55,12 @@ extern const Target agents_target;  // our own agents on this machine, and on ot
 std::vector<std::string> ssh_stand_in(const Environment& environment);
 // True if the PMIx plugin is there and its library opens. If not, `why_not` gets the reason.
 bool can_use_pmix(const Environment& environment, std::string* why_not = nullptr);
-// If horovodrun runs on another host with this argument alone, it prints this answer, or the reason why PMIx cannot be
-// used there.
+// If horovodrun gets only this argument, it prints whether PMIx can be used on its host, and if not, why. The user's
+// horovodrun runs this on other hosts.
 inline constexpr const char* pmix_question_flag = "--can-pmix-be-used";
 inline constexpr const char* pmix_answer = "pmix can be used";
-// True if this process may start ranks on all of the job's hosts: nobody started it together with others, and the user
-// wants no agents of ours, on this machine only or on other hosts.
+// True if this process may start ranks on all of the job's hosts. False if this process was started together with
+// others, if the user asks for our own agents, or if all hosts that the user names are this machine.
 bool is_for_the_whole_job(const JobRequest& request);
 // Returns the hosts of the job that get ranks: the hosts that the user named, or all. Each has as many slots as it gets
 // ranks.

@@ -16,8 +16,8 @@ template <typename Sent, typename Received>
 class Channel {
  public:
   Channel() = default;
-  explicit Channel(posix::FileDescriptor both);                         // made non-blocking
-  Channel(posix::FileDescriptor reader, posix::FileDescriptor writer);  // both are made non-blocking
+  explicit Channel(posix::FileDescriptor both);                         // the descriptor becomes non-blocking
+  Channel(posix::FileDescriptor reader, posix::FileDescriptor writer);  // both descriptors become non-blocking
 
   int descriptor() const noexcept { return reader_.get(); }
   int writer() const noexcept { return writer_ ? writer_.get() : reader_.get(); }
@@ -45,7 +45,7 @@ class Channel {
 
   posix::FileDescriptor reader_, writer_;
   Buffer incoming_, outgoing_;
-  std::size_t sent_ = 0;  // bytes of outgoing_ that were sent
+  std::size_t sent_ = 0;  // number of bytes of outgoing_ that were sent
   std::string awaited_;
   bool closed_ = false;
 };

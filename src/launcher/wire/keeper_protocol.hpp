@@ -42,8 +42,8 @@ std::optional<LabelRead> read_label(std::string_view line);
 struct RankReport {
   int process = 0;
   int wait_status = 0;
-  bool was_asked = false;  // the rank had been told to end before it ended
-  std::int64_t at_ns = 0;  // by the host's clock
+  bool was_asked = false;  // true if the rank had been told to end before it ended
+  std::int64_t at_ns = 0;  // time of the end, by the clock of the rank's host
   std::string host;
 };
 std::string packet_of(const RankReport& report);

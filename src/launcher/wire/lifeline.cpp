@@ -25,7 +25,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t half = 16;
-constexpr std::chrono::milliseconds longest_wait_outside(500);  // between tries of an agent
+// longest pause between tries of an agent to reach horovodrun
+constexpr std::chrono::milliseconds longest_wait_outside(500);
 
 Result<posix::FileDescriptor> listen_within(const posix::TcpAddress& address, const PortRange& range) {
   for (int port = range.first; port <= range.last; ++port) {
@@ -49,7 +50,7 @@ struct Lifelines::State {
   posix::WatchList events;
   bootstrap::FrontDoor door;
   std::string addresses;
-  std::vector<std::string> tokens;  // cleared when used
+  std::vector<std::string> tokens;  // by host; a token is cleared when an agent has used it
   std::map<std::uint64_t, Connection> connections;
   std::uint64_t last_number = bootstrap::FrontDoor::of_clock;
 
@@ -215,7 +216,7 @@ class Dialling {
   bool is_any_open() const {
     return std::any_of(attempts_.begin(), attempts_.end(), [](const Attempt& a) { return bool(a.socket); });
   }
-  // True if horovodrun was there, but had no time for this agent.
+  // True if horovodrun accepted the connection but had no time for this agent.
   bool was_closed_on() const { return was_closed_on_; }
   const std::string& faults() const { return faults_; }
 
@@ -282,7 +283,7 @@ Result<posix::FileDescriptor> take_lifeline(const std::string& addresses, const 
       return Error(is_late ? ErrorCode::timeout : ErrorCode::peer_lost,
                    "horovodrun cannot be reached at " + addresses + (is_late ? " in time" : "") + faults);
     }
-    std::this_thread::sleep_for(pause);  // no event tells when it has time
+    std::this_thread::sleep_for(pause);  // no event tells when horovodrun has time
   }
 }
 

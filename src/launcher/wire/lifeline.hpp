@@ -20,14 +20,14 @@ class Lifelines {
  public:
   struct Options {
     std::size_t hosts = 0;
-    std::vector<std::string> interfaces;  // to listen on; empty: all
+    std::vector<std::string> interfaces;  // interfaces to listen on; empty: all
     PortRange ports;
     std::chrono::milliseconds patience;
   };
   static Result<std::unique_ptr<Lifelines>> open(const Options& options);
   ~Lifelines();
 
-  const std::string& addresses() const;       // for agents: "10.0.0.3:4711,[fd00::3]:4712", best first
+  const std::string& addresses() const;       // addresses for the agents: "10.0.0.3:4711,[fd00::3]:4712", best first
   std::string token(std::size_t host) const;  // the secret by which that agent proves itself
   int descriptor() const;                     // readable when serve() has something to do
   struct Loss {

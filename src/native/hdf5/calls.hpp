@@ -6,8 +6,8 @@
 
 namespace hvd::hdf5 {
 
-using Id = std::int64_t;     // hid_t
-using Size = std::uint64_t;  // hsize_t
+using Id = std::int64_t;     // HDF5's type hid_t
+using Size = std::uint64_t;  // HDF5's type hsize_t
 using Outcome = int;         // herr_t, htri_t: negative is a failure
 
 // One level of HDF5's description of a failure (H5E_error2_t).
@@ -22,8 +22,8 @@ using OnName = Outcome (*)(Id place, const char* name, const void* info, void* c
 using OnError = Outcome (*)(Id stack, void* context);
 
 // Values of HDF5's enumerations and macros. They are part of its ABI.
-inline constexpr Id plain = 0;  // H5P_DEFAULT, H5E_DEFAULT
-inline constexpr Id whole = 0;  // H5S_ALL
+inline constexpr Id plain = 0;  // the value of H5P_DEFAULT and H5E_DEFAULT
+inline constexpr Id whole = 0;  // the value of H5S_ALL
 inline constexpr unsigned open_to_read = 0, create_or_empty = 2;
 inline constexpr int scalar_space = 0, null_space = 2;
 inline constexpr int compact_layout = 0, contiguous_layout = 1, chunked_layout = 2;
@@ -33,7 +33,7 @@ inline constexpr int group_kind = 2, dataset_kind = 5;
 inline constexpr int integer_class = 0, float_class = 1, string_class = 3, compound_class = 6, enum_class = 8;
 inline constexpr int utf8 = 1;
 inline constexpr int strong_close = 3;
-inline constexpr int from_outside = 0;  // H5E_WALK_UPWARD: innermost first
+inline constexpr int from_outside = 0;  // the value of H5E_WALK_UPWARD: the innermost error comes first
 inline constexpr std::size_t variable_length = static_cast<std::size_t>(-1);
 inline constexpr int gzip_filter = 1;
 inline constexpr std::uint64_t no_address = ~std::uint64_t{0};
@@ -135,7 +135,8 @@ struct Calls {
 #define HVD_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
   HVD_HDF5_CALLS(HVD_MEMBER)
 #undef HVD_MEMBER
-  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;  // exists from 1.10.7 on; else null
+  // this function exists from HDF5 1.10.7 on; otherwise the pointer is null
+  Outcome (*H5Pset_file_locking)(Id, bool, bool) = nullptr;
   // This is H5Literate2 from 1.12 on, H5Literate before.
   Outcome (*iterate_links)(Id, int, int, Size*, OnName, void*) = nullptr;
 #define HVD_MEMBER(ours, name) Id ours = -1;

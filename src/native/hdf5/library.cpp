@@ -89,7 +89,7 @@ Result<posix::SharedLibrary> open_library(const std::string& name) {
   std::size_t slash = name.rfind('/');
   if (object || slash == std::string::npos) return object;
   std::string folder = name.substr(0, slash);
-  for (int round = 0; round < 2; ++round)  // two rounds, because they need each other
+  for (int round = 0; round < 2; ++round)  // two rounds, because these libraries need each other
     for (const std::string& other : posix::names_in(folder))
       if (other.find(".so") != std::string::npos && !other.starts_with("libhdf5"))
         static_cast<void>(posix::SharedLibrary::open((folder + "/" + other).c_str(), how_to_open));

@@ -16,7 +16,7 @@ namespace hvd::hdf5 {
 struct Library {
   Calls calls;
   std::string path;     // the file that was opened
-  std::string version;  // "1.10.8"
+  std::string version;  // version of the library, "1.10.8"
   bool is_private_copy = false;
 };
 

@@ -17,7 +17,8 @@ using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
 posix::CpuMask mask_of(hwloc_const_bitmap_t set) {
   posix::CpuMask mask;
-  if (set == nullptr || hwloc_bitmap_weight(set) < 0) return mask;  // -1: an infinite set, which tells nothing
+  // a weight of -1 means an infinite set, which tells nothing
+  if (set == nullptr || hwloc_bitmap_weight(set) < 0) return mask;
   for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) mask.set(cpu);
   return mask;
 }

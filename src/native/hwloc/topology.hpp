@@ -16,26 +16,27 @@ enum class Kind : std::uint8_t { package, numa_node, cache, core, processor, pci
 struct Object {
   Kind kind = Kind::processor;
   int os_index = -1;
-  posix::CpuMask cpus;     // of a PCI device: the processors near to it
-  std::int64_t bytes = 0;  // of a cache; memory of a NUMA node
+  posix::CpuMask cpus;     // of a PCI device: the processors that are near to it
+  std::int64_t bytes = 0;  // size of a cache, or memory of a NUMA node
   int cache_level = 0;
-  std::string bus_id;  // PCI: "0004:04:00.0"
+  std::string bus_id;  // address of a PCI device: "0004:04:00.0"
   std::uint16_t pci_class = 0;
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  std::vector<std::string> names;  // PCI: the names that the system and its drivers use ("mlx5_0", "hsn0", "cuda0")
+  std::vector<std::string> names;  // of a PCI device: the names that the system and its drivers use ("mlx5_0", "hsn0",
+                                   // "cuda0")
 };
 
 struct Source {
-  std::string xml_path;  // if both are empty, the source is this machine
+  std::string xml_path;  // a file of hwloc's XML; if this and the text are empty, the source is this machine
   std::string xml_text;
 };
 
 struct Reading {
   std::vector<Object> objects;  // each kind in hwloc's logical order
-  posix::CpuMask cpus;          // those that a process here may use
+  posix::CpuMask cpus;          // the processors that processes here may use
   bool is_this_machine = false;
-  std::string version;  // "hwloc 2.9.0"
+  std::string version;  // version of hwloc: "hwloc 2.9.0"
 };
 
 // Reads cores, packages, NUMA nodes, data caches from level 2 on, and PCI devices of interest. It never binds a thread,

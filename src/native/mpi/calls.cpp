@@ -287,7 +287,7 @@ Result<std::unique_ptr<Communicator>> duplicate(const void* communicator, Deadli
     code = MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS && is_over != 0) return OverMpi::over(*made, true);
     if (deadline.passed()) {
-      (void)made.release();  // MPI may still write to it
+      (void)made.release();  // this memory is never freed, because MPI may still write to it
       return Error(ErrorCode::timeout,
                    "MPI_Comm_idup does not end");  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
     }

@@ -34,11 +34,11 @@ struct CollectiveCall {
   int root = 0;
   const void* input = nullptr;  // unused for allreduce and broadcast, which work in the output
   void* output = nullptr;
-  std::int64_t count = 0;  // for allreduce and broadcast: number of elements, below 2^31
+  std::int64_t count = 0;  // number of elements for allreduce and broadcast, below 2^31
   // The numbers of elements by rank. They are borrowed until the call is done. For allgather, reduce_scatter, and the
   // input of an alltoall.
   std::span<const int> counts;
-  std::span<const int> displacements;  // for allgather and alltoall
+  std::span<const int> displacements;  // where each rank's part begins, for allgather and alltoall
   // For the output of an alltoall.
   std::span<const int> received_counts, received_displacements;
 };
@@ -78,7 +78,7 @@ class Communicator {
 
 struct MpiPlugin {
   posix::PluginStamp stamp;
-  const char* abi;           // "mpich", "openmpi", "abi"
+  const char* abi;           // name of the ABI: "mpich", "openmpi", "abi"
   std::size_t handle_bytes;  // sizeof(MPI_Comm)
   const void* (*where)();    // a function of the MPI library that the plugin was bound to
   std::string (*version)();  // first line of the library's version; callable at any time

@@ -16,8 +16,8 @@ namespace hvd::mpi {
 // An MPI library that is mapped into the process.
 struct Mapped {
   enum class State { loaded, running, finalised };
-  std::string path;  // empty: MPI is part of the program itself
-  const char* abi;   // "mpich", "openmpi", "abi"
+  std::string path;  // path of the library; empty: MPI is part of the program itself
+  const char* abi;   // name of the ABI: "mpich", "openmpi", "abi"
   State state;
 };
 std::vector<Mapped> mapped_libraries();

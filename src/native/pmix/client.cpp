@@ -24,7 +24,7 @@ constexpr std::size_t largest_value = 1 << 20;  // servers limit a message to 16
 
 // PMIx exists once per process. Therefore these variables do, too.
 std::atomic<int> clients_opened{0};
-std::atomic<bool> stuck{false};  // some call has never returned
+std::atomic<bool> stuck{false};  // true if some call of PMIx has never returned
 
 std::string text_of(pmix_status_t status) {
   const char* text = PMIx_Error_string(status);
@@ -40,7 +40,8 @@ std::string number_in_text(const std::string& all) {
 // differs from the host's.
 std::string both_versions() {
   const Environment environment = Environment::of_this_process();
-  const std::string server = number_in_text(environment.get("PMIX_VERSION").value_or(""));  // of OpenPMIx since 4
+  // OpenPMIx sets this variable since version 4
+  const std::string server = number_in_text(environment.get("PMIX_VERSION").value_or(""));
   const std::string client = number_in_text(PMIx_Get_version());
   bool is_image = false;
   for (const char* name : {"HOROVOD_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container"})
@@ -219,7 +220,7 @@ Status Client::put(std::string_view key, ConstBytes bytes) {
                                                   std::to_string(bytes.size()));
   pmix_value_t value{};
   value.type = PMIX_BYTE_OBJECT;
-  value.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));  // PMIx_Put copies it
+  value.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(bytes.data()));  // PMIx_Put copies the bytes
   value.data.bo.size = bytes.size();
   std::string name(key);
   if (pmix_status_t status = PMIx_Put(PMIX_GLOBAL, name.c_str(), &value); status != PMIX_SUCCESS)
@@ -260,9 +261,9 @@ std::optional<int> Client::fence_once(Deadline deadline) {
   operation->directive(PMIX_COLLECT_DATA, PMIX_BOOL).data.flag = true;
   auto handed = std::make_unique<Held>(operation);
   pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
-  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // the callback is not called then
+  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // PMIx does not call the callback after such a failure
   if (started != PMIX_SUCCESS) return started;
-  (void)handed.release();  // the callback owns it now
+  (void)handed.release();  // from now on the callback owns the operation
   return operation->wait(deadline);
 }
 

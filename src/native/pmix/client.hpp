@@ -24,7 +24,7 @@ class Client {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return size_; }
-  const std::string& job() const { return job_; }  // PMIx's namespace
+  const std::string& job() const { return job_; }  // name of the job: PMIx's namespace
 
   // The other ranks can get the value after the next fence. A key must be new in the life of the process, because
   // putting a key again is unreliable.

@@ -79,7 +79,7 @@ class InfoList {
   char* kept(const std::string& text) { return texts_.emplace_back(text).data(); }
 
   std::vector<pmix_info_t> infos_;
-  std::deque<std::string> texts_;  // PMIx has their addresses, as those of the following
+  std::deque<std::string> texts_;  // PMIx keeps the addresses of this member and of the following ones
   std::deque<pmix_data_array_t> arrays_;
   std::list<InfoList> lists_;
 };

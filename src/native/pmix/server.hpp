@@ -16,7 +16,7 @@ struct ServerOptions {
   std::string job;  // the name space; no other job on this machine has the same
   int size = 1;     // ranks, all on this host
   std::string host;
-  std::string folder;  // for the server's files; it exists, and the caller removes it
+  std::string folder;  // folder for the server's files; it exists, and the caller removes it
   // Called when a rank asks for the end of the job (PMIx_Abort), on a thread of the server.
   std::function<void(Rank, int status, std::string message)> on_abort;
 };

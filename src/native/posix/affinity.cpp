@@ -21,7 +21,7 @@ std::uint64_t bit_of(int cpu) {
   return std::uint64_t{1} << (cpu % bits);
 }
 
-constexpr std::size_t first_try_words = 16;  // 1024 processors
+constexpr std::size_t first_try_words = 16;  // room for 1024 processors
 constexpr std::size_t largest_try_words = 16384;
 
 }  // namespace

@@ -24,7 +24,7 @@ class CpuMask {
   bool test(int cpu) const noexcept;
   int count() const noexcept;
   bool empty() const noexcept { return words_.empty(); }
-  int first() const noexcept { return next(-1); }  // -1: none
+  int first() const noexcept { return next(-1); }  // the lowest processor; -1: the set is empty
   int last() const noexcept;
   int next(int after) const noexcept;  // the lowest processor above `after`; -1: none
   bool contains(const CpuMask& other) const noexcept;

@@ -14,7 +14,7 @@ struct Ancestor {
   pid_t process = 0;
   std::string name;         // name of its program, cut by the kernel after 15 letters
   std::string title;        // argv[0], or what the process has written over it for ps
-  Environment environment;  // at its start, without later changes; empty for another user's process
+  Environment environment;  // the environment with which the process was started; empty for another user's process
 };
 
 // The list begins with the parent. It ends early if /proc hides another user's processes (hidepid). It is empty if

@@ -18,7 +18,7 @@ std::optional<std::int64_t> number_in_file(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   if (!(file >> text)) return std::nullopt;
-  return number_in<std::int64_t>(text);  // "max" is no number: no limit
+  return number_in<std::int64_t>(text);  // the text "max" is not a number: there is no limit
 }
 
 // Returns the value of a "key value" line, as in /proc/meminfo and memory.stat.
@@ -69,7 +69,7 @@ AvailableMemory available_memory() {
   if (auto kilobytes = field_in("/proc/meminfo", "MemAvailable:")) found.bytes = *kilobytes * 1024;
   std::ifstream file("/proc/self/cgroup");
   std::string line;
-  while (std::getline(file, line)) {  // "0::/path" or "4:memory:/path"
+  while (std::getline(file, line)) {  // a line has the form "0::/path" or "4:memory:/path"
     auto first = line.find(':');
     auto second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;

@@ -8,7 +8,8 @@ namespace hvd::posix {
 
 struct AvailableMemory {
   std::int64_t bytes = 0;
-  std::string limited_by;  // "the machine" or "the memory limit of control group /job_17 (8589934592 bytes)"
+  std::string limited_by;  // what limits the memory: "the machine" or "the memory limit of control group /job_17
+                           // (8589934592 bytes)"
 };
 
 // Returns an estimate, because others allocate at the same time. Returns a very large number if the system does not

@@ -8,7 +8,7 @@
 namespace hvd::posix {
 
 struct MemoryGroup {
-  std::string path;  // as /proc/self/cgroup names it
+  std::string path;  // path of the group, as /proc/self/cgroup names it
   std::uint64_t oom_kills = 0;
   std::optional<std::uint64_t> limit_bytes;  // the smallest of this group and the groups above it that are visible here
 };

@@ -119,7 +119,7 @@ Result<PeerSockets> listen_for_peers(std::string_view wanted, const PortRange& r
   for (const InterfaceAddress& entry : *addresses) {
     auto socket = listen_in_range(entry.address, range);
     if (socket && !*socket) return no_port_left(entry.address, range);
-    if (!socket) {  // for example, the address is still being set up; other addresses suffice
+    if (!socket) {  // the address may still be being set up; the other addresses suffice
       trouble = std::move(socket.error());
       continue;
     }

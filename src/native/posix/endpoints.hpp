@@ -23,9 +23,9 @@ Result<std::vector<InterfaceAddress>> usable_addresses(const std::vector<Interfa
 // Sockets that listen on the usable addresses, one for each. The kernel chose the ports, or they are of the range.
 struct PeerSockets {
   std::vector<FileDescriptor> sockets;
-  std::vector<InterfaceAddress> addresses;  // of the sockets
-  std::string endpoints;                    // "10.0.0.3:41234 [fd00::3]:41234"
-  std::string trouble;                      // with an address that was left out; empty: there was none
+  std::vector<InterfaceAddress> addresses;  // the addresses of the sockets
+  std::string endpoints;                    // addresses with ports: "10.0.0.3:41234 [fd00::3]:41234"
+  std::string trouble;                      // the reason why an address was left out; empty: none was left out
 };
 // Fails if a wanted interface does not exist, or if the range has no free port.
 Result<PeerSockets> listen_for_peers(std::string_view wanted, const PortRange& range);
@@ -37,7 +37,8 @@ std::vector<TcpAddress> parse_endpoints(std::string_view text);
 // because every host may have a bridge with the same address.
 std::vector<TcpAddress> by_nearness(std::vector<TcpAddress> theirs, const std::vector<InterfaceAddress>& mine);
 
-// Connects to one of the endpoints, the nearest first; blocking. Empty if none answers in its time.
+// Connects to one of the endpoints; the nearest are tried first. Blocking. The result is empty if none answers in its
+// time.
 FileDescriptor connect_to_nearest(std::string_view endpoints, const std::vector<InterfaceAddress>& mine,
                                   std::chrono::milliseconds time_for_each, Deadline deadline);
 // Waits for the next connection to one of the sockets; blocking. Empty if none comes before the deadline.

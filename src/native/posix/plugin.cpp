@@ -31,7 +31,8 @@ Result<const void*> table_of(const SharedLibrary& library, std::string_view name
   std::string symbol = "horovod_" + std::string(name.substr(0, name.find('-'))) + "_plugin";
   auto entry = reinterpret_cast<const PluginStamp* (*)()>(library.symbol(symbol.c_str()));
   if (entry == nullptr) return Error(ErrorCode::unsupported, library.path() + " has no function " + symbol);
-  // Of a plugin that opens its library by name (cmake/by_name.cmake).
+  // Only a plugin that opens its library by name (cmake/by_name.cmake) has this function, which returns the reason of a
+  // failure.
   if (auto lacks = reinterpret_cast<const char* (*)()>(library.symbol("horovod_plugin_lacks")))
     if (const char* what = lacks(); what != nullptr)
       return Error(ErrorCode::unsupported, library.path() + " cannot be used: " + what);

@@ -14,7 +14,7 @@
 namespace hvd::posix {
 
 struct PluginStamp {
-  const char* version;        // of the project; core and plugin must be of the same build
+  const char* version;        // version of the project; core and plugin must be of the same build
   std::uint32_t table_bytes;  // sizeof of the whole table
 };
 

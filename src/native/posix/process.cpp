@@ -54,7 +54,7 @@ std::optional<Stat> read_stat(pid_t process) {
   const char* after_name = std::strrchr(text, ')');
   Stat stat;
   int parent = 0, group = 0;
-  unsigned long long began = 0;  // the 22nd
+  unsigned long long began = 0;  // this field is the 22nd
   if (after_name == nullptr ||
       std::sscanf(after_name + 1, " %*c %d %d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%llu", &parent, &group,
                   &began) != 3)
@@ -69,7 +69,7 @@ std::optional<Stat> read_stat(pid_t process) {
 
 void fill_standard_descriptors() {
   for (;;) {
-    int descriptor = ::open("/dev/null", O_RDWR);  // gets the lowest number that is free
+    int descriptor = ::open("/dev/null", O_RDWR);  // the copy gets the lowest number that is free
     if (descriptor >= 0 && descriptor <= STDERR_FILENO) continue;
     if (descriptor >= 0) ::close(descriptor);
     return;
@@ -98,7 +98,7 @@ void close_descriptors_one_by_one(unsigned first, unsigned last) {
     while (const dirent* entry = ::readdir(list))  // NOLINT(concurrency-mt-unsafe): the folder is ours alone
       if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
         open.push_back(number_in<unsigned>(entry->d_name).value_or(0));
-    ::closedir(list);  // its own descriptor is in the list, and is closed below
+    ::closedir(list);  // this folder's own descriptor is in the list, and is closed below
   } else {
     auto most = static_cast<unsigned>(std::min<std::uint64_t>(descriptor_limit().soft, 1u << 20));
     for (unsigned descriptor = first; descriptor < most && descriptor <= last; ++descriptor) open.push_back(descriptor);

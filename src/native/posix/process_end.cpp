@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <utility>
 
-#ifndef SYS_pidfd_open  // headers of older kernels; the same on all processors that have it
+// Headers of older kernels lack this number. It is the same on all processors that have the call.
+#ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
 

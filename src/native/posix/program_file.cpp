@@ -68,8 +68,8 @@ std::vector<ElfW(Phdr)> segments_of(const File& file, const ElfW(Ehdr) & header)
 }
 
 std::vector<std::string> libraries_of(const File& file, const std::vector<ElfW(Phdr)>& segments) {
-  std::vector<std::uint64_t> names;  // positions in the table of strings
-  std::uint64_t strings = 0;         // where the table of strings is in memory
+  std::vector<std::uint64_t> names;  // positions of the libraries' names in the table of strings
+  std::uint64_t strings = 0;         // address of the table of strings in memory
   for (const auto& segment : segments) {
     if (segment.p_type != PT_DYNAMIC) continue;
     std::size_t count = std::min<std::size_t>(segment.p_filesz / sizeof(ElfW(Dyn)), most_entries);

@@ -7,8 +7,9 @@
 namespace hvd::posix {
 
 struct ProgramFile {
-  std::string path;    // of a script: the path of its interpreter
-  std::string loader;  // ld-linux-x86-64.so.2, ld-musl-x86_64.so.1; empty for a program that is linked statically
+  std::string path;    // path of the program; for a script, the path of its interpreter
+  std::string loader;  // name of the loader: ld-linux-x86-64.so.2, ld-musl-x86_64.so.1; empty for a program that is
+                       // linked statically
   std::vector<std::string> libraries;  // libraries that the program itself is linked to
 };
 

@@ -14,7 +14,7 @@
 namespace hvd::posix {
 namespace {
 
-constexpr off_t most_bytes = 1 << 20;  // beyond that it is no file of settings
+constexpr off_t most_bytes = 1 << 20;  // a larger file is refused
 
 Result<std::string> read_whole(const std::string& path, const FileDescriptor& file) {
   std::string text;
@@ -32,7 +32,8 @@ bool is_absent(int errno_value) {
   return errno_value == ENOENT || errno_value == ENOTDIR;
 }
 
-// Above a folder such as /tmp/mine anybody may have put a file.
+// True if nobody but this user and root could have put the file there. This includes the folders above it: in a folder
+// such as /tmp anybody may make a file.
 bool is_trusted(const struct stat& file, const std::string& own_folder) {
   struct stat own {};
   bool has_owner = ::stat(own_folder.c_str(), &own) == 0;
@@ -46,7 +47,7 @@ struct Opened {
   FileDescriptor file;
 };
 
-// Nothing if there is no such file.
+// Opens the site's file of settings. The result is empty if there is no such file.
 Result<std::optional<Opened>> open_site_file(const Environment& environment, const std::string& own_folder,
                                              std::vector<std::string>& notices) {
   std::string named = environment.get("HOROVOD_SITE_CONFIG").value_or("");
@@ -67,8 +68,9 @@ Result<std::optional<Opened>> open_site_file(const Environment& environment, con
     if (::fstat(file.get(), &found) != 0)
       return system_error("the site's settings in " + path + " cannot be read", errno);
     if (is_trusted(found, own_folder)) return std::optional(Opened{path, std::move(file)});
-    notices.push_back(path + " was passed over: it belongs to neither root, nor you, nor the owner of " + own_folder +
-                      ", or everybody may write it; HOROVOD_SITE_CONFIG=" + path + " takes it all the same");
+    notices.push_back(path + " was ignored: expected a file that belongs to root, to you or to the owner of " +
+                      own_folder +
+                      ", and that others may not write; to use it anyway, set HOROVOD_SITE_CONFIG=" + path);
   }
   return std::optional<Opened>();
 }
@@ -76,11 +78,13 @@ Result<std::optional<Opened>> open_site_file(const Environment& environment, con
 Result<std::optional<Opened>> open_user_file(const Environment& environment) {
   std::string folder = environment.get("XDG_CONFIG_HOME").value_or("");
   std::string home = environment.get("HOME").value_or("");
-  if (!folder.starts_with('/')) folder = home.starts_with('/') ? home + "/.config" : "";  // the standard wants it so
+  // the XDG standard demands an absolute path
+  if (!folder.starts_with('/')) folder = home.starts_with('/') ? home + "/.config" : "";
   if (folder.empty()) return std::optional<Opened>();
   std::string path = folder + "/horovod/config.yaml";
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  // A home that cannot be entered, as on nodes where it is not mounted, has no file for us.
+  // If this process cannot enter the home folder, the user has no file of settings. This is so on nodes that do not
+  // mount it.
   if (!file && (is_absent(errno) || (errno == EACCES && ::access(home.c_str(), X_OK) != 0)))
     return std::optional<Opened>();
   if (!file) return system_error("the user's settings in " + path + " cannot be read", errno);

@@ -1,6 +1,6 @@
 #pragma once
-// Finds and reads the files of settings: the site's, by the place of the library or program that contains this code,
-// and the user's.
+// Finds and reads the files of settings of the site and of the user. The site's file is looked for near the library or
+// program that contains this code.
 #include <string>
 #include <vector>
 
@@ -10,21 +10,21 @@
 
 namespace hvd::posix {
 
-// The site's file: what HOROVOD_SITE_CONFIG names ("none": none), else etc/horovod/site.yaml in the nearest folder
-// above `own_folder` that has it. The user's: horovod/config.yaml in XDG_CONFIG_HOME, or in ~/.config. A file that is
-// not there adds nothing; one that cannot be read or understood is an error. A site's file that somebody else could
-// have put there is passed over with a notice.
+// The site's file is the one that HOROVOD_SITE_CONFIG names ("none": there is no file). Without this variable it is
+// etc/horovod/site.yaml in the nearest folder above `own_folder` that has such a file. The user's file is
+// horovod/config.yaml in XDG_CONFIG_HOME, or in ~/.config. A missing file is no error. A file that cannot be read, or
+// has a mistake, is an error. If somebody else could have written the site's file, it is ignored with a notice.
 Result<SettingsFiles> read_settings_files(const Environment& environment, const std::string& own_folder,
                                           std::vector<std::string>& notices);
 
-// The folder of the executable or shared object that contains this code.
+// Returns the folder of the executable or shared object that contains this code.
 std::string own_folder();
 
-// The files for this process, read by the first call. `notices` are about what they say.
+// Returns the files for this process. The first call reads them. `notices` gets the notices about their content.
 Result<const SettingsFiles*> settings_files(std::vector<std::string>& notices);
 
-// The environment and what the files for this process add to it. Fails also if what the site has locked was set
-// otherwise.
+// Returns the environment with the values added that the files have for this process. Also fails if a setting that the
+// site has locked has another value.
 Result<Environment> with_settings_files(const Environment& environment, std::vector<std::string>& notices);
 
 }  // namespace hvd::posix

@@ -26,7 +26,7 @@ class SharedMemory {
 
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  int descriptor() const noexcept { return descriptor_.get(); }  // -1 for a mapped one
+  int descriptor() const noexcept { return descriptor_.get(); }  // -1 for memory that was mapped by map()
   // Call it after the descriptor was handed to all processes that map the memory: a process may have many more memories
   // than descriptors.
   void give_up_descriptor() noexcept { descriptor_.reset(); }

@@ -18,13 +18,14 @@ namespace hvd::posix {
 namespace {
 
 constexpr int most_signals = 64;
-// A launcher and a scheduler often pass on the same signal within moments.
+// A second signal within this time counts as the same one, because launcher and scheduler often both pass it on.
 constexpr std::int64_t seconds_to_be_another = 5;
 constexpr std::array enders = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-// What the handler uses: initialised before any handler is installed, and never destroyed.
+// The handler uses these variables. They are initialised before any handler is installed, and never destroyed.
 std::atomic<std::uint64_t> caught{0};
-std::atomic<std::int64_t> first_end{0};  // seconds, of the first signal that asked for the end; 0: none has
+std::atomic<std::int64_t> first_end{0};  // the time in seconds of the first signal that asked for the end; 0: there was
+                                         // none
 std::atomic<bool> is_heard{false};
 std::atomic<pid_t> owner{0};
 WaitWord& word() {
@@ -35,10 +36,10 @@ WaitWord& word() {
 std::int64_t seconds_now() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec + 1;  // never 0
+  return now.tv_sec + 1;  // the time, but never 0
 }
 
-// Only what POSIX allows in a handler: atomics, clock_gettime, getpid, sigaction, raise, and a futex by syscall.
+// The handler uses only what POSIX allows: atomics, clock_gettime, getpid, sigaction, raise, and a futex by syscall.
 void on_signal(int signal) {
   const int before = errno;
   bool is_for_us = is_heard.load() && owner.load() == ::getpid();
@@ -54,7 +55,7 @@ void on_signal(int signal) {
     struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
     ::sigaction(signal, &standard, nullptr);
-    ::raise(signal);  // takes effect when this handler returns
+    ::raise(signal);  // the signal that was raised is delivered when this handler returns
   }
   errno = before;
 }

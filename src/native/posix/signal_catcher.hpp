@@ -1,6 +1,6 @@
 #pragma once
-// Signals of this process that somebody here wants to hear of, without taking them from the program: one that the
-// program handles, or was started to ignore, stays as it is.
+// Catches signals of this process for the runtime, without taking them from the program. A signal that the program
+// handles, or that was ignored when the process was started, stays as it is.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -11,25 +11,26 @@
 
 namespace hvd::posix {
 
-// "USR1", "SIGUSR1", "10"
+// Reads "USR1", "SIGUSR1" or "10".
 std::optional<int> signal_of_name(std::string_view name);
-// One whose sender wants the process to end: SIGTERM, SIGINT, SIGHUP, SIGQUIT.
+// True for a signal by which its sender asks the process to end: SIGTERM, SIGINT, SIGHUP, SIGQUIT.
 bool asks_for_the_end(int signal);
 
-// One for all of the process; nothing is ever undone, since a handler that was put in front of another's cannot go.
+// There is one for the process. It is never removed, because a handler that was installed over another one cannot be
+// taken away safely.
 class SignalCatcher {
  public:
-  // Catches those of them that end the process now. The result is the ones that it did not take: the program has a
-  // handler for them, or ignores them.
+  // Catches those of the signals that would end the process. Returns the others: the program handles or ignores
+  // them.
   static std::vector<int> take(const std::vector<int>& signals);
-  // Whether anybody would act on a signal. While nobody would, and in forked children, a signal ends the process as it
-  // would without this. So does the second one that asks for the end, a while after the first.
+  // Tells the catcher whether somebody acts on caught signals. If nobody does, or in a forked child, a signal ends the
+  // process as usual. A second signal that asks for the end also ends the process, if it comes a while after the first.
   static void set_listening(bool is_listening);
 
-  // For one thread: sleeps until a signal comes, poke() is called, or the time has passed; it may return without a
-  // cause.
+  // Used by one thread. Sleeps until a signal comes, poke() is called, or the time has passed. It may also return
+  // earlier.
   static void wait(std::chrono::nanoseconds longest);
-  static std::optional<int> next();  // each once, until it is taken
+  static std::optional<int> next();  // returns each caught signal once
   static void poke();
 };
 

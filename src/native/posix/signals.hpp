@@ -13,7 +13,7 @@ namespace hvd::posix {
 
 struct SignalEvent {
   int signal = 0;
-  pid_t sender = 0;  // for SIGCHLD: the child for which the kernel queued the signal, the first one with news
+  pid_t sender = 0;  // the child for which the kernel queued SIGCHLD; it is the first child with news
 };
 
 // The news that SIGCHLD reports.
@@ -29,7 +29,7 @@ class SignalReader {
   ~SignalReader();
 
   int descriptor() const noexcept { return descriptor_.get(); }
-  std::optional<SignalEvent> next();  // never blocks
+  std::optional<SignalEvent> next();  // returns the next event; never blocks
 
  private:
   SignalReader() = default;

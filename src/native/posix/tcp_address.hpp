@@ -25,7 +25,7 @@ class TcpAddress {
   static std::optional<TcpAddress> there(int socket);
 
   std::string text() const;  // the form that parse() reads
-  std::string host() const;  // "10.0.0.3", "fd00::3"
+  std::string host() const;  // the address without its port: "10.0.0.3", "fd00::3"
   std::uint16_t port() const;
   TcpAddress with_port(std::uint16_t port) const;
   int family() const { return is_v6_ ? AF_INET6 : AF_INET; }
@@ -47,7 +47,7 @@ class TcpAddress {
 };
 
 struct InterfaceAddress {
-  TcpAddress address;  // port 0
+  TcpAddress address;  // address of the interface, with port 0
   int prefix_bits = 0;
 };
 struct Interface {

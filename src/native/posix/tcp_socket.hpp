@@ -21,7 +21,7 @@ Result<Accepted> accept_from_tcp(int listener);
 
 struct Begun {
   FileDescriptor socket;  // writable when the connection is there or has failed
-  int error = 0;          // errno of a failure that was known at once
+  int error = 0;          // errno of a connection that failed at once
 };
 // `from` sets the address of this end.
 Begun begin_connecting(const TcpAddress& to, const std::optional<TcpAddress>& from);

@@ -153,7 +153,7 @@ Result<Delivery> receive_message(const FileDescriptor& socket, Buffer& message, 
     std::memcpy(&received, CMSG_DATA(part), sizeof received);
     descriptor = FileDescriptor(received);
   }
-  if (got == 0) return Delivery::closed;  // we never send empty messages
+  if (got == 0) return Delivery::closed;  // a message without bytes is the end, because we never send one
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return Error(ErrorCode::system, "a message on a unix socket was longer than " + std::to_string(content.iov_len) +
                                         " bytes, or this process has no descriptor left (see ulimit -n)");

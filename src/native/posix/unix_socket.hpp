@@ -12,7 +12,7 @@ namespace hvd::posix {
 
 struct ListeningSocket {
   FileDescriptor socket;
-  std::string address;  // "@0001f": chosen by the kernel, in the abstract namespace
+  std::string address;  // the socket's name in the abstract namespace, "@0001f"; the kernel chose it
 };
 Result<ListeningSocket> listen_on_unix_socket();
 // Listens under a name of the caller ("@" and the name). Returns an empty descriptor if the name is taken.

@@ -11,15 +11,18 @@ namespace hvd::posix {
 class WatchList {
  public:
   WatchList() = default;
-  static Result<WatchList> open();  // close-on-exec
+  static Result<WatchList> open();  // the descriptor of the list is close-on-exec
 
   // Watches the descriptor for data to read. It leaves the list when every process that has a copy has closed its copy.
   // A process that was forked meanwhile has a copy until it executes a program, and may hang before that. Until then
   // the descriptor's number may still be reported.
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
-  void remove(int descriptor);                     // at once
-  int descriptor() const { return epoll_.get(); }  // for epoll_wait(); the number is data.u64
+  void remove(int descriptor);  // removes the descriptor at once
+  int descriptor() const {
+    return epoll_.get();
+  }  // the list's descriptor for epoll_wait(); an event's data.u64 has
+     // the number
 
  private:
   Status control(int operation, int descriptor, std::uint64_t number, bool also_writable);

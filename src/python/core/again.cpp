@@ -118,7 +118,8 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 7) return raise(PyExc_TypeError, "start_again() takes 7 arguments");
   PyObject* tensor = arguments[0];
   const Wanted wanted{arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]};
-  const Reference found = find_latest(wanted);  // ours: other threads may run while tensors are compared
+  const Reference found = find_latest(wanted);  // this thread holds references of its own, because other threads may
+                                                // run while tensors are compared
   if (!found) return PyErr_Occurred() == nullptr ? none() : nullptr;
   if (!is_known(found.get())) return none();
   const Description& known = description_of(found.get());

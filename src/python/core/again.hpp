@@ -1,6 +1,7 @@
 #pragma once
-// The quick path of a named allreduce from its second use on. If its tensor looks like the last tensor under this name,
-// the operation of that time is started again. Defines the Python type Known and the dictionaries of Known objects.
+// The fast path of a named allreduce, from the second use of the name on. If the tensor has the same properties as the
+// last tensor under this name, the operation of the last use is started again. Defines the Python type Known and the
+// dictionaries of Known objects.
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {

@@ -18,7 +18,7 @@ struct DlpackTensor {
   std::int32_t dimensions;
   DlpackType type;
   std::int64_t* shape;
-  std::int64_t* strides;  // in elements; null if the tensor is contiguous
+  std::int64_t* strides;  // distances in elements; null if the tensor is contiguous
   std::uint64_t byte_offset;
 };
 

@@ -25,9 +25,9 @@ Number numbers = 0;  // the last number that was given out
 struct Entry {
   hvd_handle handle = 0;
   Reference value;
-  Reference result;  // null, or a function: then synchronize() returns result(handle, value)
+  Reference result;  // a function that makes the value: synchronize() returns result(handle, value); may be null
   Reference keep;
-  int waiting = 0;  // how many threads are in collect(); the last of them releases the handle
+  int waiting = 0;  // the number of threads that are in collect(); the last of them releases the handle
 };
 
 // The operations that were started and not yet collected. Move an entry out of the table before it is destroyed: its
@@ -63,9 +63,9 @@ bool read_number(PyObject* object, Number* number) {
 
 enum class Waited {
   succeeded,
-  failed,       // with a Python error set
-  shut_down,    // with a Python error set: this process has shut Horovod down meanwhile
-  interrupted,  // with a Python error set; the operation goes on and uses its memory
+  failed,       // the wait has failed and has set a Python error
+  shut_down,    // the wait has failed with a Python error, because this process has shut Horovod down meanwhile
+  interrupted,  // the wait has failed with a Python error; the operation goes on and uses its memory
 };
 
 // Takes the Python error that is set and keeps it, to be set again later.
@@ -172,7 +172,7 @@ Waited collect(PyObject* object, Reference& value) {
   value = Reference::to(found->second.value.get());
   ++found->second.waiting;
   const Waited waited = wait_until_done(handle);
-  const bool is_same_job = Session::get().generation() == generation;  // another job reuses the number
+  const bool is_same_job = Session::get().generation() == generation;  // a later job gives the same numbers again
   found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
   if (waited == Waited::interrupted) return waited;
@@ -287,7 +287,7 @@ PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
 }
 
 PyObject* finish(PyObject*, PyObject* number) {
-  if (!interrupted().empty()) (void)has_interrupted();  // releases those that are done by now
+  if (!interrupted().empty()) (void)has_interrupted();  // releases the operations that are done by now
   Reference value;
   const Waited waited = collect(number, value);
   if (waited == Waited::interrupted) interrupted().push_back(PyLong_AsUnsignedLongLong(number));
@@ -305,7 +305,7 @@ PyObject* synchronize_all(PyObject*, PyObject* handles) {
     if (waited == Waited::succeeded) {
       PyList_SetItem(numbers.get(), i, value.release());
     } else {
-      auto failure = std::make_unique<Failure>();  // other operations are still in flight: wait for them first
+      auto failure = std::make_unique<Failure>();  // the handle is not released before all its operations are done
       if (!first) first = std::move(failure);
     }
   }

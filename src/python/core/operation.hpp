@@ -11,7 +11,7 @@ namespace hvd::python {
 
 struct Operation {
   PyObject_HEAD hvd_op* op;
-  std::uint64_t generation;  // of the session in which it was prepared
+  std::uint64_t generation;  // the session in which the operation was prepared
   bool is_transient;
   bool is_held;  // this object must release it; a transient operation is released with the handle of its use
 };

@@ -20,7 +20,8 @@ PyObject* list_of(const std::vector<int>& numbers) {
 bool read_id(PyObject* number, int* id) {
   const long value = PyLong_AsLong(number);
   if (PyErr_Occurred() != nullptr) return false;
-  *id = value < 0 || value > std::numeric_limits<int>::max() ? -1 : static_cast<int>(value);  // -1: no process set
+  // -1 is the number of no process set
+  *id = value < 0 || value > std::numeric_limits<int>::max() ? -1 : static_cast<int>(value);
   return true;
 }
 

@@ -45,7 +45,7 @@ bool Session::init(const hvd_init_options& options) {
   }
   Place place;
   place.world.struct_size = sizeof place.world;
-  (void)hvd_get_world(made, &place.world);  // cannot fail for a runtime that has just been made
+  (void)hvd_get_world(made, &place.world);  // this call cannot fail for a runtime that has just been made
   place.mpi_thread_level = hvd_mpi_thread_level(made);
   place_ = place;
   runtime_ = made;
@@ -57,7 +57,7 @@ bool Session::shutdown() {
   place_.reset();
   if (runtime_ == nullptr) return true;
   hvd_runtime* ending = runtime_;
-  runtime_ = nullptr;  // from here on no new call gets in
+  runtime_ = nullptr;  // from here on no new call can use the runtime
   changing_ = true;
   stopping_ = true;
   Py_BEGIN_ALLOW_THREADS;

@@ -9,7 +9,8 @@ struct DlpackExchange {
   void* allocate;
   void* export_owned;
   void* import;
-  int (*read)(void* object, DlpackTensor* tensor);  // the object keeps its tensor; no synchronisation; -1: error set
+  int (*read)(void* object, DlpackTensor* tensor);  // returns -1 with a Python error set on failure; the object keeps
+                                                    // its tensor; no device is synchronised
   void* stream;
 };
 
@@ -19,7 +20,7 @@ const DlpackExchange* exchange_of(PyObject* type) {
   Reference capsule(PyObject_GetAttrString(type, "__dlpack_c_exchange_api__"));
   const DlpackExchange* found = nullptr;
   if (capsule) found = static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api"));
-  if (found == nullptr) PyErr_Clear();  // a framework whose table has another version
+  if (found == nullptr) PyErr_Clear();  // the table of this framework has another version
   return found != nullptr && found->major == 1 ? found : nullptr;
 }
 

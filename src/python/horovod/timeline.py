@@ -122,7 +122,8 @@ def events_of(file, points, start):
         if event["ph"] != "i":
             time = latest[row] = max(time, latest.get(row, time))
         moved = {**event, "ts": time, "pid": file.rank, "tid": row}
-        yield {**moved, "s": "p"} if event["ph"] == "i" else moved  # marks this rank only, not all
+        # this instant event belongs to this rank only, not to all
+        yield {**moved, "s": "p"} if event["ph"] == "i" else moved
 
 
 def merge(paths):

@@ -31,7 +31,7 @@ class Timeline final : public Observer {
  public:
   struct Settings {
     std::string path;
-    TraceHeader header;  // without its times
+    TraceHeader header;  // facts for the file's header, without its times
     bool marks_batches = false;
     std::size_t queue_records = 1 << 17;
   };
@@ -52,8 +52,8 @@ class Timeline final : public Observer {
   // A number of 16 bits by which the writer knows an operation. While the operation is not in use, another operation
   // may get its number.
   struct Place {
-    std::uint64_t operation = 0;  // its number + 1; 0: none
-    bool is_open = false;         // between submitted() and its end, and its use is recorded
+    std::uint64_t operation = 0;  // number of the operation at this place + 1; 0: none
+    bool is_open = false;         // true between submitted() and the end of a use that is recorded
   };
 
   Timeline(const Settings& settings, TraceFile file, Clock::time_point start);
@@ -96,7 +96,8 @@ class Timeline final : public Observer {
   TraceEvents events_;
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> ends_{false};
-  std::atomic<bool> is_to_be_woken_{false};  // when there is much to do; the writer sets it, the engine clears it
+  std::atomic<bool> is_to_be_woken_{false};  // set by the writer, which wants to be woken when there is much to do;
+                                             // cleared by the engine
   posix::WaitWord wake_;
   std::thread thread_;
 };

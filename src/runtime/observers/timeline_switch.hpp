@@ -35,7 +35,7 @@ class TimelineSwitch {
   const Config& config_;
   ObserverRegistry& observers_;
   std::mutex mutex_;
-  std::string path_;  // as the program wrote it
+  std::string path_;  // the path of the file, as the program wrote it
   std::unique_ptr<Timeline> timeline_;
 };
 

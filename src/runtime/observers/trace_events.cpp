@@ -162,7 +162,7 @@ void TraceEvents::show(Row& row) {
 // Before this rank has submitted the operation only its name is known, so the event is kept for later.
 void TraceEvents::ready(const TraceRecord& record, std::string_view name) {
   auto rank = static_cast<std::int32_t>(record.value);
-  if (rank == rank_) return;  // for this rank submitted() records it
+  if (rank == rank_) return;  // submitted() records the event of this rank
   std::shared_ptr<Row> row = row_of(static_cast<std::int32_t>(record.value >> 32), name);
   if (row->is_negotiating) instant(*row, rank, record.time_ns);
   else if (row->ready.size() < most_early) row->ready.emplace_back(record.time_ns, rank);

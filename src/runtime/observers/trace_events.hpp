@@ -43,9 +43,9 @@ class TraceEvents {
   // A row of the display. Operations of the same name and set follow each other in one row, even if their shapes
   // differ.
   struct Row {
-    int pid = 0;  // 0: not shown yet
+    int pid = 0;  // the row's number in the file; 0: not shown yet
     std::string key;
-    std::string pid_text;  // ,"pid":17
+    std::string pid_text;  // the text ,"pid":17 for this row
     std::int64_t last_ns = 0;
     std::vector<std::pair<std::int64_t, int>> ready;  // time and rank; before this rank has submitted it
     bool is_negotiating = false;
@@ -54,8 +54,8 @@ class TraceEvents {
     std::shared_ptr<Row> row;
     TraceOperation operation{};
     std::vector<std::int64_t> shape;
-    std::string verb;       // NEGOTIATE_ALLREDUCE
-    std::string arguments;  // of the last event; empty if they differ between uses
+    std::string verb;       // name of the span, such as NEGOTIATE_ALLREDUCE
+    std::string arguments;  // arguments of the last event; empty if they differ between uses
     enum class State : std::uint8_t { idle, negotiating, agreed } state = State::idle;
     std::int64_t rows = 0;
     std::uint64_t batch = 0;
@@ -88,9 +88,9 @@ class TraceEvents {
   TraceFile& file_;
   int rank_;
   bool marks_batches_;
-  std::vector<Place> places_;  // only as many places as have been used
+  std::vector<Place> places_;  // has only as many places as have been used
   std::vector<Way> ways_;
-  std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // by set and name
+  std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // rows by process set and name
   int next_pid_ = 1;
   struct Batch {
     std::vector<std::uint16_t> places;

@@ -48,8 +48,8 @@ class TraceFile {
   posix::FileDescriptor file_;
   std::string buffer_;         // the events for the position written_
   std::uint64_t written_ = 0;  // end of the events in the file
-  std::uint64_t bracket_ = 0;  // position of the bracket
-  std::uint64_t size_ = 0;     // of the file; a number of whole pages
+  std::uint64_t bracket_ = 0;  // position of the closing bracket in the file
+  std::uint64_t size_ = 0;     // size of the file, a number of whole pages
   bool is_empty_ = true;       // the file has no event yet
 };
 

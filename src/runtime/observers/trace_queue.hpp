@@ -18,10 +18,10 @@ struct TraceRecord {
     way,        // a number stands for this way; text: transport and algorithm, or nothing and the name of a stage
     ready,      // text: the name; value: the process set in the upper half, the rank in the lower one
     submitted,  // value: rows of this call
-    agreed,     // value: the batch
-    started,    // value: the batch; number: the way
+    agreed,     // the value is the batch
+    started,    // the value is the batch, the number is the way
     finished,
-    failed,   // text: the message
+    failed,   // the text is the error's message
     dropped,  // value: how many uses of operations the queue had no room for
   };
   Kind kind = Kind::operation;

@@ -88,7 +88,7 @@ class CollectiveTask final : public Task {
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
     std::vector<int> counts, displacements;
-    std::vector<int> received_counts, received_displacements;  // only for alltoall
+    std::vector<int> received_counts, received_displacements;  // used only for alltoall
 
     std::byte* reserve(std::size_t wanted) {
       if (wanted > bytes) {
@@ -336,12 +336,12 @@ class CollectiveTask final : public Task {
   const devices::ReduceKernel scaled_copy_;
   const int root_, seats_, me_;
   const std::vector<std::int64_t> planned_counts_;
-  Splits splits_;  // only for alltoall
+  Splits splits_;  // used only for alltoall
   SegmentArray input_, output_;
   std::vector<std::int64_t> begins_;  // where each seat's share begins
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;
-  std::int64_t next_ = 0, ended_ = 0;  // number of steps that were started, and that have ended
+  std::int64_t next_ = 0, ended_ = 0;  // numbers of the steps that were started and of those that have ended
   bool is_over_ = true;
   bool has_agreed_ = true;  // steps_ is the number on which all seats have agreed
   std::array<Slot, 2> slots_;

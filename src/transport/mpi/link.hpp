@@ -66,7 +66,7 @@ class MpiLink final : public Link {
   const Group group_;
   std::unique_ptr<mpi::Communicator> communicator_;
   const std::size_t piece_bytes_;
-  std::vector<Operation> operations_;  // by ticket
+  std::vector<Operation> operations_;  // the operation of each ticket
   std::vector<std::uint32_t> free_tickets_;
   UnderWay under_way_;
   int afterglow_ = 0;  // number of looks still to be made after the last message has ended

@@ -165,7 +165,7 @@ class Allgather final : public Task {
   Shares shares_;
   const std::size_t piece_, depth_;
   Batch in_, out_;
-  std::vector<Cursor> out_at_;  // by seat
+  std::vector<Cursor> out_at_;  // the position in the output for each seat
   Cursor in_at_;
   bool has_begun_ = false;
   int missing_ = 0;

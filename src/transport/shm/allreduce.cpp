@@ -301,11 +301,11 @@ class Allreduce final : public Task {
   std::vector<void*> destinations_;
   int missing_ = 0;
 
-  std::uint64_t exchange_ = 0;  // of a one shot, or of the digests of places
-  std::uint64_t places_ = 0;    // digest of the places of this seat's tensors
+  std::uint64_t exchange_ = 0;  // number of the exchange for a one shot, or for the digests of places
+  std::uint64_t places_ = 0;    // a digest that tells where this seat's tensors of the batch are
   std::vector<std::byte> scratch_;
 
-  std::uint64_t base_ = 0, chunks_ = 0;  // for the chunks
+  std::uint64_t base_ = 0, chunks_ = 0;  // the number of the batch's first chunk, and how many chunks it has
   std::uint64_t packed_ = 0, reduced_ = 0, unpacked_ = 0;
   std::uint64_t all_packed_ = 0, all_pushed_ = 0;
   std::size_t chunk_bytes_ = 0;

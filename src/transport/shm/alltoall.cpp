@@ -60,7 +60,7 @@ class Alltoall final : public Task {
     for (bool moves = true; moves && open_ > 0;) {
       moves = false;
       for (Peer& peer : peers_) moves |= send(peer, busy);
-      if (!has_own_) copy_own();  // while the others receive the first pieces
+      if (!has_own_) copy_own();  // copied while the other seats receive the first pieces
       for (Peer& peer : peers_) moves |= receive(peer, busy);
     }
     if (open_ > 0) return turn_.wait_for(busy);
@@ -74,10 +74,10 @@ class Alltoall final : public Task {
  private:
   struct Peer {
     int seat;
-    std::size_t unsent, unreceived;  // in bytes
+    std::size_t unsent, unreceived;  // the numbers of bytes that are left
     Cursor in, out;
     std::uint64_t pieces_out = 0, pieces_in = 0;
-    std::uint64_t sent = 0, received = 0;  // in pieces
+    std::uint64_t sent = 0, received = 0;  // numbers of pieces that are done
   };
 
   std::int64_t elements(std::size_t bytes) const { return static_cast<std::int64_t>(bytes / element_bytes_); }

@@ -6,7 +6,7 @@
 namespace hvd::transport::shm {
 
 std::uint64_t InPlace::locate(const Batch& batch, const SharedRegions& regions) {
-  constexpr std::uint64_t prime = 1099511628211u;  // FNV-1a
+  constexpr std::uint64_t prime = 1099511628211u;  // the prime of the hash FNV-1a
   std::uint64_t digest = 14695981039346656037u;
   parts_.clear();
   bytes_ = 0;

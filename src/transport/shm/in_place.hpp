@@ -32,7 +32,7 @@ class InPlace {
 
  private:
   struct Part {
-    std::size_t begin, bytes;  // in the batch
+    std::size_t begin, bytes;  // a range of the batch
     SharedRegions::Place place;
   };
   template <typename Visit>

@@ -30,7 +30,7 @@ namespace hvd::transport::shm {
 //
 // A run: tasks of one verb that followed each other, with no other use of the slabs between them.
 struct SlabRun {
-  std::uint64_t begin = 0, end = 0;  // number of their first chunk, and the number after their last one
+  std::uint64_t begin = 0, end = 0;  // number of the run's first chunk, and the number after its last chunk
   std::uint64_t exchanges = 0;       // the value of LinkState::exchanges during the run
 };
 
@@ -41,8 +41,8 @@ struct Pair {
   std::uint64_t sent_end = 0;    // the number after the last piece that this seat sent
   std::uint64_t both_since = 0;  // from this number on, each piece had a piece of the other seat with the same number
   // Since the last verb of another kind:
-  std::uint64_t begun = 0;                       // number of the first piece
-  std::uint64_t slab_count = ~std::uint64_t{0};  // the link's slab_count
+  std::uint64_t begun = 0;                       // number of the first piece since then
+  std::uint64_t slab_count = ~std::uint64_t{0};  // value of the link's slab_count at that time
   bool has_heard = false;                        // the other seat has begun an alltoall too
 };
 
@@ -66,7 +66,7 @@ struct LinkState {
   FlagPost post;
   const std::shared_ptr<connections::ThreadHub> threads;  // notices the death of a rank that is a thread
 
-  std::uint64_t next_ticket = 0;  // for the next restart
+  std::uint64_t next_ticket = 0;  // the ticket that the next restart gets
   std::uint64_t turn = 0;         // ticket of the task that may run now
 
   std::uint64_t small_count = 0;        // number of exchanges begun
@@ -74,11 +74,11 @@ struct LinkState {
   std::uint64_t slab_count = 0;
   std::uint64_t slab_awaited = 0;
   std::uint64_t exchanges = 0;  // number of alltoalls begun
-  SlabRun gathers, scatters;    // allgathers and reduce_scatters
-  std::vector<Pair> pairs;      // by seat
+  SlabRun gathers, scatters;    // the last runs of allgathers and of reduce_scatters
+  std::vector<Pair> pairs;      // one for each seat
   bool pairs_use_slab = false;  // others may still read pieces of an alltoall in this seat's slab
 
-  std::shared_ptr<SharedRegions> regions;  // null: every batch is packed
+  std::shared_ptr<SharedRegions> regions;  // null if every batch is packed
 
   std::optional<Error> aborted;
 

@@ -55,14 +55,14 @@ class Mailbox {
     RingHead* head = nullptr;
     std::byte* ring = nullptr;
     std::uint64_t written = 0;
-    std::vector<std::uint32_t> queue;  // operations, oldest first
-    std::size_t sent = 0;              // bytes of the first operation that were sent, including the header
+    std::vector<std::uint32_t> queue;  // sends that wait, oldest first
+    std::size_t sent = 0;              // number of bytes of the first operation that were sent, including the header
   };
   struct Incoming {
     RingHead* head = nullptr;
     std::byte* ring = nullptr;
     std::uint64_t read = 0;
-    std::vector<std::uint32_t> waiting;  // operations, oldest first
+    std::vector<std::uint32_t> waiting;  // receives that wait, oldest first
     bool is_inside = false;              // a header was read and its message is still coming in
     Header header{};
     std::size_t received = 0;
@@ -85,8 +85,8 @@ class Mailbox {
   const std::size_t ring_bytes_;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> unused_;
-  std::vector<Outgoing> outgoing_;  // by seat
-  std::vector<Incoming> incoming_;  // by seat
+  std::vector<Outgoing> outgoing_;  // one for each seat
+  std::vector<Incoming> incoming_;  // one for each seat
   int active_ = 0;                  // number of operations that are not settled
   std::optional<Error> failure_;
 };

@@ -151,7 +151,7 @@ class ReduceScatter final : public Task {
   Shares shares_;
   const std::size_t piece_;
   std::vector<const void*> sources_;
-  std::vector<Cursor> in_at_;  // by seat
+  std::vector<Cursor> in_at_;  // the position in the input for each seat
   Batch in_, out_;
   Cursor out_at_;
   bool has_begun_ = false;

@@ -15,7 +15,7 @@ class SharedRegions {
  public:
   struct Place {
     std::size_t region = 0;
-    std::size_t offset = 0;  // from the beginning of a seat's part
+    std::size_t offset = 0;  // distance from the beginning of a seat's part
   };
 
   // `memory` consists of `seats` parts of `part_bytes` each, ordered by seat.

@@ -60,7 +60,7 @@ struct SeatArea {
 
 struct Shape {
   int seats = 1;
-  std::size_t slab_bytes = 0;  // per seat
+  std::size_t slab_bytes = 0;  // size of the slab of one seat
   std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
 };
 // Half of a slab has room for this many bytes of every seat, for any number of seats.

@@ -64,7 +64,7 @@ struct Reduction {
 
   devices::ReduceKernel kernel;
   devices::Scale scale;
-  unsigned shift;  // to get elements from bytes
+  unsigned shift;  // shifting bytes by it gives elements
 };
 
 // The parts of allgather's output and of reduce_scatter's input, in bytes.

@@ -288,9 +288,9 @@ class TcpLink final : public Link {
   posix::WaitWord* const wake_;
   const Group group_;
   const std::string name_;
-  std::vector<Operation> operations_;  // by ticket - 1
+  std::vector<Operation> operations_;  // the operation of ticket - 1
   std::vector<std::uint32_t> unused_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by index_of(); null until first used
+  std::vector<std::unique_ptr<Stream>> streams_;  // streams by index_of(); null until first used
   std::vector<std::size_t> active_;               // the streams that have something to send or wait for something
   std::vector<std::uint32_t> own_sends_, own_receives_;
   std::vector<std::pair<Seat, Error>> unreachable_;

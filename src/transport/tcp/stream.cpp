@@ -178,7 +178,7 @@ bool Stream::read_header() {
 }
 
 bool Stream::read_body() {
-  std::byte* to = nullptr;  // null: the message has a wrong size and is dropped
+  std::byte* to = nullptr;  // null if the message has a wrong size and is dropped
   if (target_ < 0) to = early_.back().bytes.data();
   else if (Operation& wanted = (*operations_)[static_cast<std::size_t>(target_)]; wanted.bytes == header_.bytes)
     to = wanted.data;

@@ -85,11 +85,11 @@ class Stream {
 
   std::vector<std::uint32_t> outgoing_;  // oldest first, from first_ on
   std::size_t first_ = 0;
-  std::size_t sent_ = 0;  // bytes of the first operation that were sent, including the header
+  std::size_t sent_ = 0;  // number of bytes of the first operation that were sent, including the header
   unsigned blocked_looks_ = 0;
   bool can_send_ = true, can_receive_ = true;
 
-  std::vector<std::uint32_t> waiting_;  // receives, oldest first
+  std::vector<std::uint32_t> waiting_;  // receives that wait, oldest first
   std::unique_ptr<std::byte[]> stage_;  // bytes that were read but not used yet
   std::size_t stage_begin_ = 0, stage_end_ = 0;
   bool is_inside_ = false;  // a header was read and its bytes are still coming in

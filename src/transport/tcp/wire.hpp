@@ -28,7 +28,7 @@ struct Operation {
   enum class State : std::uint8_t { unused, waiting, done, failed };
   State state = State::unused;
   Seat peer;
-  std::byte* data = nullptr;  // only read if the operation is a send
+  std::byte* data = nullptr;  // memory of the operation; a send only reads it
   std::size_t bytes = 0;
   Channel channel;
   std::size_t actual_bytes = 0;  // size of the message that a receive got

@@ -4,11 +4,11 @@ import torch
 import horovod.torch as hvd
 
 MEGABYTE = 1 << 20
-BESIDES = 24 * MEGABYTE  # HDF5, buffers, a thread
+BESIDES = 24 * MEGABYTE  # memory that HDF5, buffers and a thread need besides
 
 
 def memory_of_process(what):
-    """VmRSS, or VmHWM: the most that it was since begin_peak(). In bytes."""
+    """Returns VmRSS, or VmHWM, which is the greatest VmRSS since begin_peak(). In bytes."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what))
 

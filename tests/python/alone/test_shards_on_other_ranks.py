@@ -1,5 +1,5 @@
-"""Checkpoints in shards that another number of ranks on other nodes goes on from. The ranks are threads of this process
-and exchange Python objects; the files are real."""
+"""A job with another number of ranks, on other nodes, restores a checkpoint in shards. Here the ranks are threads of
+one process and exchange Python objects; the files are real."""
 import os
 import re
 import threading
@@ -70,8 +70,8 @@ def ranks(monkeypatch):
 
 
 class Model(torch.nn.Module):
-    """Six layers of which every rank has some, a layer that all ranks have, and a table of 12 rows of which every rank
-    has a slice. What each of them should hold tells which one it is."""
+    """A model of six layers of which every rank has some, a layer that all ranks have, and a table of 12 rows of which
+    every rank has a slice. The values of each tensor show which tensor it is."""
 
     def __init__(self, rank, size):
         super().__init__()

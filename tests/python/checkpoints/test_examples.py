@@ -1,4 +1,5 @@
-"""The examples go on where they were interrupted, and end with the state of one that nobody interrupted."""
+"""An example that was interrupted goes on from its checkpoint. Its state at the end must equal that of a run that
+nobody interrupted."""
 import importlib.util
 import os
 import pathlib
@@ -12,7 +13,7 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def start(folder, *words, ranks=2, warned_after=None, expected=0):
-    """Runs the example, and sends it SIGUSR1 when it has printed this. Returns its output."""
+    """Runs the example. When it has printed this text, it gets SIGUSR1. Returns its output."""
     job = subprocess.Popen([HOROVODRUN, "-np", str(ranks), sys.executable, *words], cwd=folder, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output = ""
@@ -25,7 +26,8 @@ def start(folder, *words, ranks=2, warned_after=None, expected=0):
 
 
 def check_that_states_are_equal(one, other):
-    """But for generators of random numbers that the example neither seeds nor uses."""
+    """Asserts that two checkpoints are equal, except for the states of random number generators that the example
+    neither seeds nor uses."""
     done = subprocess.run([HOROVODRUN, "--checkpoint", "diff", one, other], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     assert done.returncode in (0, 1), done.stdout

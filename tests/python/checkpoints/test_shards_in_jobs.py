@@ -1,5 +1,6 @@
-"""Real jobs of another number of ranks go on from a checkpoint in shards. The nodes are made up: each pair of ranks has
-a host name of its own. alone/test_shards_on_other_ranks.py tries many more numbers, and what is refused."""
+"""Real jobs save a checkpoint in shards, and jobs with another number of ranks restore it. The nodes are made up: each
+pair of ranks has a host name of its own. alone/test_shards_on_other_ranks.py tests many more numbers of ranks, and
+errors."""
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import textwrap
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
 
 # A model of six layers of which every rank has some, with a layer that all ranks have, and a table of 12 rows of which
-# every rank has a slice. All that a rank has tells whether it is the right part of the right layer.
+# every rank has a slice. The values of a tensor show whether it is the right part of the right layer.
 MODEL = """
     import os, sys
     import torch

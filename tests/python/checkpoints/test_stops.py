@@ -1,4 +1,4 @@
-"""The end of a job before the training's: a warning to any rank stops all of them at the same step."""
+"""The scheduler ends a job before its training is done: if any rank gets a warning, all ranks stop at the same step."""
 import os
 import random
 import signal
@@ -11,7 +11,7 @@ import pytest
 
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
 
-# Writes its process's number, then every step, and how it ended.
+# The program of a rank: writes its process id, then every step, and how it ended.
 LOOP = """
     import os, sys, time
     import torch
@@ -41,7 +41,7 @@ class Job:
                                         stderr=subprocess.STDOUT)
 
     def said(self, name):
-        """What every rank has said under the name."""
+        """Returns what every rank has written under this name."""
         for rank in range(self.ranks):
             path = self.folder / f"{name}.{rank}"
             for _ in range(6000):

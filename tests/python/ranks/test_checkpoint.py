@@ -313,7 +313,7 @@ def test_what_fits_is_loaded_where_that_is_wanted(folder):
 
 
 def test_other_precision_and_compiled_models_are_loaded(folder):
-    compiled = torch.nn.Module()  # stands for torch.compile(), whose import takes seconds
+    compiled = torch.nn.Module()  # stands in for torch.compile(), whose import takes seconds
     compiled._orig_mod = make_model()
     hvd.checkpoint.save(f"{folder}/a.h5", compiled)
     half = make_model(seed=8).bfloat16()
@@ -380,7 +380,7 @@ def test_a_snapshot_is_of_its_step_while_the_training_goes_on(folder):
         for step in range(1, 4):
             model.weight.data.fill_(step)
             checkpointer.step(step)
-            model.weight.data.fill_(-1)  # while the checkpoint is being written
+            model.weight.data.fill_(-1)  # these changes happen while the checkpoint is being written
     for step in range(1, 4):
         hvd.checkpoint.restore(f"{folder}/step-{step:012d}.h5", model)
         assert (model.weight == step).all()

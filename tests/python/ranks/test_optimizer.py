@@ -477,7 +477,7 @@ class TestGradientViews:
         x, y = share(rank, size)
         addresses = []
         for _ in range(4):
-            model.zero_grad(set_to_none=set_to_none)  # of the model, not of the optimizer
+            model.zero_grad(set_to_none=set_to_none)  # zeroes the gradients by the model, not by the optimizer
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
             addresses.append([parameter.grad.data_ptr() for parameter in model.parameters()])

@@ -92,7 +92,8 @@ def test_a_checkpointer_keeps_the_newest_shards(asynchronous, folder, nodes, ran
         for step in (1, 2, 3):
             model.weight.data.fill_(step)
             checkpointer.step(step)
-            model.weight.data.fill_(-1)  # what is written is a copy
+            model.weight.data.fill_(-1)  # the written checkpoint has the values at the time of the save, not those set
+                                         # here
             hvd.allreduce(torch.ones(3), name="training goes on")
         checkpointer.wait()
         hvd.barrier()
@@ -110,7 +111,7 @@ def test_a_shard_that_fails_while_the_training_goes_on_is_raised_by_wait_on_all_
     checkpointer.step(1)
     checkpointer.wait()
     hvd.barrier()
-    if rank == 0:  # where the folder of the shards should be
+    if rank == 0:  # a file takes the place of the folder for the shards
         open(f"{folder}/step-000000000002.h5.shards", "w").close()
     hvd.barrier()
     assert checkpointer.step(2)
@@ -130,7 +131,8 @@ def test_ranks_that_lose_others_after_the_shards_are_written_leave_them(when, fo
 
     def lose_others(value, name):
         found = exchange(value, name)
-        if name.endswith(f".{when}") and rank > 0:  # rank 0 does not notice, and completes the checkpoint
+        if name.endswith(f".{when}") and rank > 0:  # only the other ranks notice the loss; rank 0 completes the
+                                                    # checkpoint
             raise hvd.HorovodInternalError("a rank was lost")
         return found
 

@@ -1,4 +1,4 @@
-// Each rank has processors of its own.
+// Checks that each rank has processors of its own.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-// A rank that may use all of the node is not bound at all. That costs speed, and is often wanted.
+// True if the rank may not use all processors of its node. A rank that is not bound may be slow, but users often want
+// it.
 bool is_bound(const Facts& probe, const posix::CpuMask& mask) {
   return mask.count() < static_cast<int>(probe.number("cpus_online").value_or(0));
 }

@@ -1,4 +1,4 @@
-// The clocks of all nodes agree: logs, make and Kerberos or munge go by them.
+// Checks that the clocks of all nodes agree, because logs, make, Kerberos and munge depend on them.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,14 +17,14 @@ std::string seconds_text(double seconds) {
   return text;
 }
 
-// How far the clock is before those of most partners; nothing if none was measured.
+// Returns how far the node's clock is ahead of those of most partners; nothing if no clock was compared.
 std::optional<double> skew_of(const Facts& probe) {
   std::vector<double> ahead;
   for (const LinkResult& each : link_results_in(probe.get("links")))
     if (each.fault.empty()) ahead.push_back(-each.clock_ahead_s);
   if (ahead.empty()) return std::nullopt;
   std::ranges::sort(ahead);
-  // Of two partners that disagree, the one that makes this clock look right is believed.
+  // Of an even number of partners, the two in the middle count; the one that is nearer to this node's clock decides.
   if (ahead.size() % 2 == 1) return ahead[ahead.size() / 2];
   double one = ahead[ahead.size() / 2 - 1], other = ahead[ahead.size() / 2];
   return std::abs(one) < std::abs(other) ? one : other;
@@ -41,7 +41,7 @@ const Check clock_check{
       for (const Facts& probe : allocation.probes) {
         if (!probe.has("links")) continue;
         auto skew = skew_of(probe);
-        // Of two clocks that of the first rank's node is the measure.
+        // With two nodes, the clock of the first rank's node is taken to be right.
         bool is_the_measure = nodes == 2 && is_first;
         is_first = false;
         if (!skew || is_the_measure) continue;

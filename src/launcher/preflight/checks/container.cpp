@@ -1,4 +1,4 @@
-// A rank inside of an image speaks with the host's PMIx; all ranks are in one image.
+// Checks that a rank inside of an image can use the host's PMIx, and that all ranks run in the same image.
 #include "bootstrap/pmix/plugin.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/shared_library.hpp"
@@ -24,7 +24,7 @@ void gather_container(const Place& place, Facts& facts) {
   if (!library) return;
   if (auto tell = reinterpret_cast<const char* (*)()>(library->symbol("PMIx_Get_version")))
     facts.set("pmix_here", number_in_words(tell()));
-  static posix::SharedLibrary kept;  // its users may come later
+  static posix::SharedLibrary kept;  // the library stays loaded, because code that uses it may run later
   kept = std::move(*library);
 }
 

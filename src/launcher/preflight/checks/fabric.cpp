@@ -1,4 +1,4 @@
-// What carries tensors between nodes, against what the fabric should give.
+// Compares what carries tensors between nodes with what the fabric should reach.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -13,7 +13,8 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-// Mbit/s of the fastest interface that belongs to a device; a bridge or a virtual one tells a speed of its own making.
+// Returns the rate in Mbit/s of the fastest interface that belongs to a device. The rates of bridges and virtual
+// interfaces are not real.
 long interface_speed() {
   long fastest = 0;
   for (const std::string& name : posix::names_in("/sys/class/net")) {

@@ -1,4 +1,5 @@
-// Each rank has a GPU of its own, near its processors, as far as the topology and the visible devices tell.
+// Checks that each rank has a GPU of its own, near to its processors. Knows only the topology and the variables that
+// make devices visible.
 #include <algorithm>
 #include <map>
 
@@ -23,15 +24,15 @@ void gather_gpus(const Place& place, Facts& facts) {
   for (const topology::PciDevice& device : machine->devices) {
     if (device.kind != topology::PciDevice::Kind::gpu) continue;
     gpus += (gpus.empty() ? "" : ",") + device.bus_id;
-    // Processors of a machine from a file are not those that this process is bound to.
+    // If the machine was read from a file, its processors are not comparable with those that this process is bound to.
     near += (near.empty() ? "" : ";") + (machine->is_this_machine ? device.near.to_string() : std::string());
   }
   facts.set("gpus", gpus);
   facts.set("gpus_near", near);
 }
 
-// The GPU that a rank takes: the only one that it sees, else the one with its local rank's number, as programs choose
-// by hvd.local_rank(). Nothing if there are none; -1 if there are too few.
+// Returns the number of the GPU that a rank uses. If the rank sees only one GPU, it uses that. Otherwise programs
+// choose the GPU with the number hvd.local_rank(). Returns nothing if there are no GPUs, and -1 if there are too few.
 std::optional<int> gpu_of(const Facts& probe) {
   const std::size_t installed = items_of(probe.get("gpus")).size();
   std::vector<std::string> visible = items_of(probe.get("visible_gpus"));
@@ -41,7 +42,8 @@ std::optional<int> gpu_of(const Facts& probe) {
   if (installed == 0 || !local) return std::nullopt;
   const std::size_t choice = visible.size() == 1 ? 0 : *local;
   if (choice >= visible.size()) return -1;
-  return number_in<int>(visible[choice]);  // nothing for a UUID, which is one of its own
+  return number_in<int>(visible[choice]);  // nothing if the GPU is named by a UUID, which cannot be compared with
+                                           // numbers
 }
 
 std::string part(const std::string& list, std::size_t number) {

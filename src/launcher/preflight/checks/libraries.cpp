@@ -1,4 +1,4 @@
-// The MPI and the NCCL that a rank would open there.
+// Checks the MPI and the NCCL that a rank would open on its node.
 #include <dlfcn.h>
 
 #include <array>
@@ -13,11 +13,11 @@ std::string first_line(std::string text) {
   return text.substr(0, text.find('\n'));
 }
 
-// The release that the library tells of itself, before it is started.
+// Returns the release of the MPI library, which can be asked before MPI is started.
 std::string mpi_release(const posix::SharedLibrary& library) {
   using Tell = int (*)(char*, int*);
   auto tell = reinterpret_cast<Tell>(library.symbol("MPI_Get_library_version"));
-  std::array<char, 8192> text{};  // MPI_MAX_LIBRARY_VERSION_STRING of all MPIs is at most this
+  std::array<char, 8192> text{};  // no MPI has a larger MPI_MAX_LIBRARY_VERSION_STRING
   int length = 0;
   if (tell == nullptr || tell(text.data(), &length) != 0) return "of unknown release";
   return first_line(text.data());
@@ -38,7 +38,7 @@ void gather_libraries(const Place& place, Facts& facts) {
     auto library = posix::SharedLibrary::open(name, RTLD_LAZY | RTLD_LOCAL);
     if (!library) continue;
     mpi += (mpi.empty() ? "" : "; ") + mpi_release(*library) + " (" + name + ")";
-    static std::vector<posix::SharedLibrary> kept;  // an MPI does not like to be unloaded
+    static std::vector<posix::SharedLibrary> kept;  // an MPI library may crash when it is unloaded
     kept.push_back(std::move(*library));
   }
   facts.set("mpi", mpi.empty() ? "none" : mpi);

@@ -1,4 +1,4 @@
-// What the shell's limits (ulimit) leave to a rank.
+// Checks the limits that the shell (ulimit) sets for a rank.
 #include <sys/resource.h>
 
 #include "launcher/preflight/check.hpp"

@@ -1,4 +1,4 @@
-// Links between nodes, each against the others: a node that is slow, or that cannot be reached.
+// Compares the links between nodes: finds nodes that are slow or cannot be reached.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,14 +9,14 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-// A node is slow if its best link is so much worse than what half of the others reach.
+// A node is slow if its best link is worse than the median of the other nodes by these factors.
 constexpr double slow_share = 0.3;
 constexpr double late_factor = 8, least_lateness_us = 300;
 
 struct NodeLinks {
   std::string host;
-  double best_mbit = 0;       // in the worse direction
-  double latency_us = 1e300;  // the least
+  double best_mbit = 0;       // the best rate to any node, in the slower direction
+  double latency_us = 1e300;  // the smallest latency of the node's links
   std::vector<std::string> unreached;
   bool has_numbers = false;
 };
@@ -88,7 +88,7 @@ const Check links_check{
       for (const NodeLinks& node : nodes) {
         best = std::max(best, node.best_mbit);
         latency = std::min(latency, node.latency_us);
-        // Of two nodes that do not reach each other, the one that reaches nobody is named.
+        // If two nodes do not reach each other, only a node that reaches no other node gets a finding.
         if (!node.has_numbers)
           verdict.findings.push_back({Severity::fault, node.host, "connections to other nodes",
                                       "none to " + (node.unreached.empty() ? "any" : node.unreached.front()),

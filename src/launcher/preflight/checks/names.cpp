@@ -1,4 +1,4 @@
-// Every node finds the address of every other by its name.
+// Checks that every node can resolve the names of all other nodes.
 #include <algorithm>
 
 #include "base/comma_list.hpp"
@@ -9,9 +9,9 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-constexpr std::size_t most_names = 32;  // each is a question to a server of names
+constexpr std::size_t most_names = 32;  // a limit, because each name is a request to the name server
 
-// The addresses before the first blank of each line of `getent ahosts`.
+// Returns the addresses of the host: the first word of each line of `getent ahosts`.
 std::vector<std::string> addresses_of(const std::string& host) {
   std::string answer = posix::answer_of({"getent", "ahosts", host}, std::chrono::seconds(2), false);
   std::vector<std::string> addresses;

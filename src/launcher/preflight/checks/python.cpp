@@ -1,4 +1,4 @@
-// The Python that runs the program, and the package in it.
+// Checks the Python that runs the program, and the horovod package in it.
 #include "base/trimmed.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/ask_program.hpp"
@@ -7,7 +7,7 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-// Imports nothing: PyTorch alone would take seconds.
+// The script imports nothing, because importing PyTorch alone takes seconds.
 constexpr const char* script =
     "import importlib.util as u, importlib.metadata as m, platform\n"
     "def release(name):\n"

@@ -1,4 +1,4 @@
-// One release of Horovod and of its protocol on all nodes.
+// Checks that all nodes have the same release of Horovod and of its protocol.
 #include "bootstrap/meeting/meeting.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/plugin.hpp"

@@ -1,4 +1,4 @@
-// TMPDIR (or /tmp) exists, can be written to, and has room.
+// Checks that TMPDIR (or /tmp) exists, can be written to, and has room.
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double least_room = 64.0 * (1 << 20);
 
-// Empty if a file can be written there.
+// Tries to write a file in the folder. Returns the reason of a failure; empty if it worked.
 std::string fault_of(const std::string& folder) {
   std::string path = folder + "/horovod-preflight-XXXXXX";
   posix::FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC));

@@ -1,5 +1,5 @@
-// /dev/shm, and the memory that the job's control group leaves to the ranks of a node. Horovod's own shared memory
-// needs no /dev/shm, but PyTorch's loaders, MPI and NCCL do.
+// Checks /dev/shm, and the memory that the job's control group leaves to the ranks of a node. Horovod's own shared
+// memory needs no /dev/shm, but PyTorch's loaders, MPI and NCCL do.
 #include <sys/statvfs.h>
 
 #include "launcher/preflight/check.hpp"

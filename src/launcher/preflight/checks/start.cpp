@@ -1,4 +1,4 @@
-// Who launches the ranks, and whether a probe came up in the place of each.
+// Checks that the launcher started a probe in the place of each rank.
 #include <algorithm>
 
 #include "base/comma_list.hpp"
@@ -7,7 +7,7 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-// The hosts of the job that no probe came from.
+// Returns the hosts of the job from which no probe has answered.
 std::vector<std::string> silent_hosts(const Allocation& allocation) {
   std::vector<std::string> silent;
   for (const std::string& host : allocation.hosts) {
@@ -20,7 +20,7 @@ std::vector<std::string> silent_hosts(const Allocation& allocation) {
   return silent;
 }
 
-// Does the text have the name as a whole word?
+// True if the text has the name as a whole word.
 bool names(std::string_view text, std::string_view name) {
   auto is_part = [](char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0 || each == '-'; };
   for (std::size_t at = 0; (at = text.find(name, at)) != std::string_view::npos; ++at) {
@@ -31,7 +31,8 @@ bool names(std::string_view text, std::string_view name) {
   return false;
 }
 
-// Nothing was started: the host that horovodrun's message is about, else all.
+// Adds the findings if no probe was started: for the hosts that horovodrun's message names, otherwise for the whole
+// job.
 void add_failed_start(const Allocation& allocation, Verdict& verdict) {
   std::vector<std::string> named;
   for (const std::string& host : allocation.hosts)

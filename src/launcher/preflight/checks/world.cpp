@@ -1,4 +1,5 @@
-// One world: every rank knows the same number of ranks, no number is there twice, and the ranks can meet.
+// Checks that the ranks form one world: all ranks know the same number of ranks, no rank exists twice, and the ranks
+// can meet.
 #include <map>
 
 #include "bootstrap/launch/launch.hpp"

@@ -1,7 +1,7 @@
 #pragma once
-// What calls.cpp needs of the ABI that MPI 5.0 defines (chapter 20): numbers and types that every library of that ABI
-// has in common. So the plugin for it is built without an MPI. tests/native/standard_abi_test.cpp holds this file
-// against the header of an MPI where one is there.
+// The part of the ABI of MPI 5.0 (chapter 20) that calls.cpp needs: numbers and types, which are equal in all libraries
+// of that ABI. So the plugin for it is built without an MPI. If an MPI's header is there,
+// tests/native/standard_abi_test.cpp compares this file with it.
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -35,11 +35,11 @@ class CheckpointCallback:
     def on_train_end(self, logs=None):
         self.checkpointer.close()
 
-    def __getattr__(self, name):  # the moments that do not matter here
+    def __getattr__(self, name):  # moments of the training at which this callback does nothing
         if name.startswith("on_"):
             return _nothing
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
 def _nothing(*_, **__):
-    """What a moment is answered with."""
+    """Does nothing. This is the method for all moments that do not matter here."""

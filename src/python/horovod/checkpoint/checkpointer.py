@@ -13,7 +13,7 @@ from horovod.checkpoint import sharded as sharded_files
 from horovod.common.stops import should_stop, stop_cause, stop_reason
 from horovod.torch._job import rank
 
-AGAIN = 75  # EX_TEMPFAIL: saved before the end, and another run of the job goes on from there
+AGAIN = 75  # EX_TEMPFAIL: the training was saved before its end, and another run of the job can go on from there
 
 
 class Checkpointer:
@@ -62,11 +62,11 @@ class Checkpointer:
         self._writing = None
         self._first_step = None
         self._saved_step = None
-        self.restored_step = None  # that the training goes on from
-        self.stopped = False  # all ranks were to stop: the loop has to end
-        self.exit_code = 0  # that the program should end with then
+        self.restored_step = None  # the step from which the training goes on
+        self.stopped = False  # all ranks were to stop: the program must leave its loop
+        self.exit_code = 0  # the exit code with which the program should end then
         self._clock = _Clock(every_minutes) if every_minutes is not None else None
-        should_stop()  # from now on a warning is heard
+        should_stop()  # from now on a signal that announces the end does not end the process
         collective.on_rank_0(self._prepare_folder)
 
     def _prepare_folder(self):
@@ -96,9 +96,9 @@ class Checkpointer:
         return stops or is_due
 
     def _how_to_end(self, step):
-        if stop_cause() == "program":  # which had its reasons, and may end otherwise
+        if stop_cause() == "program":  # the program itself asked to stop, and decides how it ends
             return 0, "saved"
-        if stop_cause() == "terminated":  # who sent it decides whether the job runs again
+        if stop_cause() == "terminated":  # the sender of SIGTERM decides whether the job runs again
             return 128 + signal.SIGTERM, "saved"
         if self.restored_step is not None and step <= self.restored_step:
             return 1, (f"saved, but no step was done: this run began with step {self.restored_step}. Another one would "
@@ -109,7 +109,7 @@ class Checkpointer:
         if self._first_step is None:
             self._first_step = step - 1
         since = step - (self._first_step if self._saved_step is None else self._saved_step)
-        if since < 0:  # the step numbers began anew
+        if since < 0:  # the program has begun to count its steps anew
             self._saved_step, since = step, 0
         if self._every_steps is not None and since >= self._every_steps:
             return True
@@ -193,7 +193,7 @@ class Checkpointer:
             if self.stopped:
                 _end_undisturbed(self.exit_code)
         elif self._writing is not None:
-            try:  # other ranks may not come here: only ends this rank's write
+            try:  # other ranks may not come here, so this only ends the write of this rank
                 self._finish()
             except Exception as error:  # the exception of the `with` block is the one to raise
                 print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
@@ -222,8 +222,9 @@ class Checkpointer:
 
 
 def _end_undisturbed(code):
-    """All is saved. Launchers that see one rank end with a code (srun --kill-on-bad-exit) end the others by SIGTERM,
-    whose code would then stand for all."""
+    """Ends the process with this code after its state was saved, and ignores SIGTERM meanwhile. A launcher that sees
+    one rank end with a code (srun --kill-on-bad-exit) ends the other ranks by SIGTERM. Their exit code, that of
+    SIGTERM, would then count for the job."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(code)
@@ -240,7 +241,7 @@ class _Writing:
     def _run(self, write):
         try:
             write()
-        except Exception as error:  # finish() raises it
+        except Exception as error:  # finish() raises this exception
             self._error = error
 
     def finish(self):

@@ -61,7 +61,7 @@ def _tried_on_rank_0(do):
         return None, None
     try:
         return do(), None
-    except Exception as error:  # of any kind: the other ranks wait for it
+    except Exception as error:  # an exception of any kind: the other ranks wait for rank 0's answer
         return None, error
 
 
@@ -196,12 +196,14 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
     own = {rank(): training.random_state()} if random_numbers else None
     split = sharded_files.agree_on_split(sharded, None if model is None else training.unwrapped(model).state_dict())
     state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
-    name = f"checkpoint.to.{lease or path}"  # only one save at a time is on its way there
+    # The name need not be unique in time, because a path has only one save at a time.
+    name = f"checkpoint.to.{lease or path}"
     write_shards, size_of_copy = sharded_files.gather(path, state, name)
 
     def write_shard(file, entries, kept):
         write(file, entries, kept, step, compression, False)
-        _core.checkpoint_release(file)  # no other save can use this file's name
+        # Each save has new names for its shards, so the right to write this one is not needed again.
+        _core.checkpoint_release(file)
 
     def write_index(shards):
         index = tree.flatten({**_about(step), "shards": shards, "split": split})
@@ -210,7 +212,8 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
     def write_all():
         shards, mark = write_shards(write_shard)
         _, failure = sharded_files.tried(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
-        # If a rank is lost now, nobody knows whether there is an index: then the shards stay, for it may name them.
+        # If a rank is lost now, nobody knows whether the index was written. The shards stay, because the index may name
+        # them.
         if failure is not None:
             sharded_files.remove_shards(path, f"-{mark}.h5")
             raise failure
@@ -289,7 +292,7 @@ def _restore(path, model, optimizer, strict, random_numbers, objects):
     generators = root.pop("random", None)
     for name, wanted in (("model", model), ("optimizer", optimizer)):
         if wanted is None:
-            root.pop(name, None)  # a caller that wants only the step need not read the rest
+            root.pop(name, None)  # a caller that wants only the step need not read the rest of the file
     if is_sharded:
         own = generators.get(f"rank_{rank()}") if random_numbers and generators else None
     else:
@@ -412,6 +415,6 @@ def latest(folder):
         try:
             return _core.checkpoint_open(folder)[2]
         except ValueError:
-            return None  # the warnings have told the reason
+            return None  # the warnings have told the user the reason
 
     return on_rank_0(find)

@@ -128,7 +128,7 @@ class _Union:
         return root
 
     def _parts(self, name):
-        """{saved rank: its Node of that name}"""
+        """Returns {saved rank: its Node of that name}."""
         return {who: root[name] for who, root in self._saved.items() if isinstance(root.get(name), tree.Node)}
 
     def _whole(self, who, item):
@@ -187,7 +187,7 @@ class _Union:
         return groups
 
     def _merged(self, name, what, holders):
-        """Returns the one entry that {saved rank: entry} make up. `name` is that of the parameter."""
+        """Combines {saved rank: entry} to one entry. `name` is that of the parameter."""
         first = holders[min(holders)]
         if isinstance(first, tree.Node) and all(isinstance(each, tree.Node) for each in holders.values()):
             node = tree.Node(first.kind)
@@ -226,7 +226,8 @@ class _Union:
         return type(a) is type(b) and a == b
 
     def _is_slice(self, name, holders):
-        """Whether these tensors have the shape of the parameter, which is split. The optimizer may keep other ones."""
+        """Returns whether the tensors have the shape of the parameter, which is split. The optimizer may also keep
+        tensors of other shapes."""
         if name not in self._split:
             return False
         for who, each in holders.items():

@@ -45,7 +45,8 @@ def _send(what, data):
     rows = {who: data[who].view(-1, 64) for who in sorted(data)}
     splits = [len(rows[who]) if who in rows else 0 for who in range(size())]
     parts = list(rows.values()) or [torch.empty(0, 64, dtype=torch.uint8)]
-    whole = parts[0] if len(parts) == 1 else torch.cat(parts)  # one part may be a model, so it is not copied
+    # a part may be as large as the model, so it is not copied
+    whole = parts[0] if len(parts) == 1 else torch.cat(parts)
     received, counts = alltoall(whole, splits, f"checkpoint.{what}")
     return [part.reshape(-1) for part in torch.split(received, counts.tolist())]
 
@@ -63,14 +64,14 @@ _FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, No
 
 
 def told(failure):
-    """Returns how other ranks are told of an exception: the name of its class, or of one that it is derived from, and
+    """Describes an exception for the other ranks: the name of its class, or of a class that it is derived from, and
     its text."""
     known = next((name for name, each in _FAILURES.items() if isinstance(failure, each)), type(failure).__name__)
     return [known, str(failure)]
 
 
 def failure_of(told, who=None):
-    """Returns the exception that another rank has told."""
+    """Returns the exception that another rank has described."""
     return _FAILURES.get(told[0], RuntimeError)(told[1] if who is None else f"{told[1]} (rank {who})")
 
 
@@ -81,7 +82,7 @@ def tried(do, name="checkpoint.agree"):
     value = failure = None
     try:
         value = do()
-    except Exception as error:  # of any kind: the other ranks wait for it
+    except Exception as error:  # an exception of any kind: the other ranks wait for this rank's answer
         failure = error
     for who, found in enumerate(allgather_object(failure and told(failure), name)):
         if found:
@@ -146,7 +147,7 @@ def gather(path, state, name, nodes=None):
 
     def write(write_file):
         described, failure = tried(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
-        if failure is not None:  # all ranks know it, so that nobody writes an index of these shards
+        if failure is not None:  # all ranks know of the failure, so none of them writes an index of these shards
             remove_shards(path, f"-{mark}.h5")
             raise failure
         found = filter(None, allgather_object(described, f"{name}.shards"))

@@ -54,7 +54,7 @@ def problem_with_optimizer(found, optimizer, model):
     if len(groups) != len(optimizer.param_groups):
         return f"{len(groups)} parameter groups were saved, this optimizer has {len(optimizer.param_groups)}"
     saved = _saved_names(groups)
-    if saved is None:  # such long lists are saved as a tensor, which is not read yet
+    if saved is None:  # a long list is saved as a tensor, and this tensor has not been read yet
         return None
     missing = sorted(set(names) - set(saved))
     surplus = sorted(set(saved) - set(names))

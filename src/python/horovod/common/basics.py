@@ -98,7 +98,7 @@ class HorovodBasics:
     def mpi_threads_supported(self):
         """True if the MPI that connects the ranks allows calls from any thread at any time. ValueError if no MPI
         does."""
-        level = _core.mpi_thread_level()  # ValueError before init()
+        level = _core.mpi_thread_level()  # raises ValueError before init()
         if level < 0:
             raise ValueError("Horovod MPI is not enabled: this job communicates without MPI")
         return level == 3

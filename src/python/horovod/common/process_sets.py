@@ -134,7 +134,7 @@ def _init_process_sets(process_sets):
     of one."""
     try:
         sets = _basics._get_process_set_ids_and_ranks()
-    except ValueError:  # Horovod was shut down meanwhile
+    except ValueError:  # Horovod was shut down between the two calls
         return
     everyone = global_process_set.ranks = sets[0]
     ids = {tuple(ranks): number for number, ranks in sets.items()}

@@ -16,18 +16,19 @@ def should_stop(process_set=global_process_set):
 
 
 def request_stop(reason=None):
-    """This rank wishes that all ranks stop. Returns at once; the first wish of any rank counts."""
+    """Asks all ranks to stop. Returns at once. The first such request of any rank counts."""
     _core.request_stop(reason)
 
 
 def stop_reason():
-    """Why should_stop() is true, or will be soon, as a text for people; None while nobody wishes it."""
+    """Returns why should_stop() is true, or will soon be true, as a text for people. None as long as nobody has asked
+    to stop."""
     found = _core.stop_reason()
     return found[1] if found else None
 
 
 def stop_cause():
-    """"program" (request_stop), "warned" (SIGUSR1 and the like), "terminated" (SIGTERM), "time" (the scheduler's end of
-    the job), or None."""
+    """Returns the cause for which all ranks stop: "program" (request_stop), "warned" (a signal such as SIGUSR1),
+    "terminated" (SIGTERM), "time" (the scheduler will end the job), or None."""
     found = _core.stop_reason()
     return found[0] if found else None

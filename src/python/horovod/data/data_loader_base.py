@@ -98,7 +98,7 @@ class AsyncDataLoaderMixin:
                         return
                     self.queue.put(batch)
                 self.queue.put(None)
-        except Exception as error:  # of any kind: the program must get it
+        except Exception as error:  # an exception of any kind is passed to the program
             self.queue.put(_Failure(error))
 
     def _say(self, what):

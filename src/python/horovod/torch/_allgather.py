@@ -10,7 +10,8 @@ from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name
 
 
 def _operation(tensor, name, full_name, set_id, group=None):
-    """The number of rows may differ between ranks and calls. Therefore it is not part of the key."""
+    """Makes the key of the operation. The number of rows is not part of the key, because it may differ between ranks
+    and calls."""
     return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name,
                     _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group)
 

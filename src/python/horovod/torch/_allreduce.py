@@ -58,7 +58,7 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Like allreduce_async, but in place."""
-    if average is None:  # as _allreduce_async does first; here it saves a tenth of the time of tiny gradients
+    if average is None:  # _allreduce_async does the same; here it saves a tenth of the time of tiny gradients
         handle = _core.start_again(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
         if handle is not None:
             return handle

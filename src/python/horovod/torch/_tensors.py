@@ -58,7 +58,8 @@ def _what_is_in_the_way_of(tensor):
 def _why_without_memory(tensor):
     """Returns None for a tensor that has its own memory or needs none; else the reason why it has none."""
     kind = type(tensor)
-    computes = kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # its values come from a wrapped tensor
+    # this tensor's values come from another tensor that it wraps
+    computes = kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
     fakes = sys.modules.get("torch._subclasses.fake_tensor")
     if fakes is not None and isinstance(tensor, fakes.FakeTensor):
         return "a FakeTensor stands for a tensor while a program is traced, and has no values; call Horovod outside " \

@@ -146,7 +146,7 @@ def _adopt(optimizer, parameters, described, root_rank, process_set):
         problem = parameters if isinstance(parameters, str) else None
     answers = allgather_object(problem, "broadcast_optimizer_state", process_set)
     problems = {who: found for who, found in zip(process_set.ranks, answers) if found}
-    if problems:  # known on all ranks, so that all raise
+    if problems:  # all ranks know of the difference, so all of them raise
         who, found = next(iter(problems.items()))
         raise ValueError(f"broadcast_optimizer_state: the optimizers of rank {root_rank} (there) and rank {who} (here) "
                          f"differ: {found}; build the optimizer in the same way on all ranks")

@@ -32,7 +32,7 @@ def wait_for_gradients():
             return step(self, optimizer, *args, **kwargs)
         finally:
             gradients = _gradients_of(optimizer)
-            if gradients is not None:  # None if the step was skipped
+            if gradients is not None:  # None if the scaler has skipped the step
                 gradients.is_synchronized = gradients.is_ahead = False
             elif getattr(optimizer, "_combines_steps", False):
                 optimizer._distributed.passes.are_there = False

@@ -19,7 +19,7 @@ class Gradient:
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
-        self.place = 0  # its index among the optimizer's parameters sorted by name, the same on all ranks
+        self.place = 0  # place of the parameter among the optimizer's parameters sorted by name; equal on all ranks
         self.group = None
         self.hook = None
         self.left = self.settings.passes  # backward passes until the gradient is submitted
@@ -97,7 +97,7 @@ class Gradient:
         of_all, settings = self.of_all, self.settings
         of_all.submitted += 1
         self.kept_back = 0
-        if type(tensor) is InFlight:  # another optimizer with this parameter was first
+        if type(tensor) is InFlight:  # another optimizer with this parameter has submitted the gradient already
             self.is_done = True
             self.seen = None
             return
@@ -198,14 +198,15 @@ class Gradient:
         failure = None
         if handle is not None:
             try:
-                _ops.synchronize(handle)  # if a signal's handler raises here, nothing has changed
+                _ops.synchronize(handle)  # a signal's handler may raise here; nothing has changed then
             except HorovodInternalError as error:
-                if _ops.is_forked and not _core.is_initialized():  # forked: never done, `landing` may be locked
+                # in a forked child the operation is never done, and `landing` may be locked
+                if _ops.is_forked and not _core.is_initialized():
                     raise
                 failure = error
                 self.of_all.failures.append(error)
         with self.of_all.landing:
-            if self.tensor is not None and self.tensor is tensor:  # else another thread has done this before
+            if self.tensor is not None and self.tensor is tensor:  # false if another thread has done this before
                 self.is_done = True
                 self.land()
                 self.seen = weakref.ref(tensor)
@@ -287,7 +288,7 @@ class Gradient:
             return False
         try:
             self.settle()
-        except RuntimeError:  # nobody is left to tell
+        except RuntimeError:  # the optimizer no longer exists, so nobody has to be told
             pass
         return True
 

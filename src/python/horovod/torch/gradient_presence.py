@@ -37,7 +37,8 @@ class Presence:
             except HorovodInternalError:
                 self._handle, self.is_told = None, False
                 raise
-            self._handle = None  # not before the wait has ended: a signal's handler may interrupt it
+            self._handle = None  # the handle is kept until the wait has ended, because a signal's handler may interrupt
+                                 # the wait
         return self._kinds
 
     def forget(self):

@@ -50,7 +50,7 @@ class Gradients:
         self.kinds = bytearray()  # kinds of the submitted gradients, by place
         self._all = []
         self._groups = []
-        self._parameters = []  # in the order of the optimizer's groups
+        self._parameters = []  # all parameters, in the order of the optimizer's groups
         self._unhooked = []
         self._lacking = None  # gradients that this rank lacked when it closed the round, until it hears of the others'
         self._filled = []  # gradients that only other ranks have
@@ -138,7 +138,7 @@ class Gradients:
         for gradient in self._all:
             gradient.lose()
         self._filled = []
-        self._sort()  # also replaces the lost exchange of kinds
+        self._sort()  # also makes a new exchange of kinds, because the old one is lost
         self._end_round()
         self.is_synchronized = self.is_ahead = False
 
@@ -197,7 +197,7 @@ class Gradients:
             self._lacking = self._submit_what_is_there()
             self._tell()
             self.is_closed = True
-        if self._lacking is not None:  # also if a signal's handler has interrupted an earlier call
+        if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
             kinds = self._presence.hear()
             lacking, self._lacking = self._lacking, None
             if kinds != self.kinds:

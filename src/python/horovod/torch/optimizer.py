@@ -61,9 +61,9 @@ class _Distributed:
         self.gradient_views = gradient_views
         self.inner_step = inner_step  # a step method that the program had set on the object, or None
         self.gradients = None  # None without other ranks, or if steps are combined instead
-        self.passes = None  # set by adasum_optimizer
+        self.passes = None  # adasum_optimizer sets it
         self.should_synchronize = True
-        self.shown = []  # set by functions.show_zero_gradients
+        self.shown = []  # functions.show_zero_gradients sets it
         self.let_go = lambda: None
 
     def take_back_shown_gradients(self):
