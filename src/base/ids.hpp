@@ -15,10 +15,11 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using Rank = Id<struct RankTag>;                         // the number of a rank, its position in the world
-using Seat = Id<struct SeatTag>;                         // the position of a rank in a group
-using ProcessSetId = Id<struct ProcessSetTag>;           // the number of a process set; 0 is the whole world
-using SlotId = Id<struct SlotTag>;                       // number that an agreed operation keeps, equal on all ranks
+using Rank = Id<struct RankTag>;                // the number of a rank, its position in the world
+using Seat = Id<struct SeatTag>;                // the position of a rank in a group
+using ProcessSetId = Id<struct ProcessSetTag>;  // the number of a process set; 0 is the whole world
+// the number that an operation keeps once it was agreed on; equal on all ranks
+using SlotId = Id<struct SlotTag>;
 using Sequence = Id<struct SequenceTag, std::uint64_t>;  // the position of a batch in the schedule
 
 inline constexpr ProcessSetId global_process_set{0};

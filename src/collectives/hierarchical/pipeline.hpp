@@ -20,7 +20,7 @@ struct Turn {
   Stage stage;
   std::int64_t chunk;
   std::size_t lane;  // no other chunk uses it until this chunk's last stage is done
-  Sequence place;    // the sequence number for the restart of the stage's task
+  Sequence place;    // the sequence number with which the stage's task is restarted
 };
 
 // On all ranks the tasks of a link are restarted in the same order, even if they become ready in another order:

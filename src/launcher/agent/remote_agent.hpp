@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// The first argument of the program on the other host; the second is the grace in milliseconds.
+// The first argument of the agent's program on the other host; the second argument is the grace in milliseconds.
 inline constexpr const char* remote_agent_flag = "--as-agent-of-a-host";
 
 // An agent writes this greeting first to its standard output. The greeting of another version has the same beginning

@@ -25,7 +25,7 @@ class Mailbox {
 
   Pending send(Seat to, ConstBytes bytes, Channel channel);
   Pending recv(Seat from, Bytes bytes, Channel channel);
-  // When it has returned done or failed, the ticket is not valid any more.
+  // After poll() has returned done or failed, the ticket is not valid any more.
   Progress poll(Pending pending);
   const Error& failure() const { return *failure_; }
   // Every pending operation fails. From now on the caller's memory is not touched.

@@ -6,7 +6,7 @@ class CheckpointCallback:
 
         model.fit(data, epochs=90, callbacks=[CheckpointCallback(checkpointer)])
 
-    It is of no framework: any loop may call the methods, and has to end when `model.stop_training` is true. Steps are
+    It depends on no framework: any loop may call the methods, and must end when `model.stop_training` is true. Steps are
     counted over all epochs, from the step that the checkpointer restored. Afterwards look at checkpointer.stopped, and
     end with checkpointer.exit_code if it is true.
     """
