@@ -18,5 +18,5 @@
 # directly. Horovod binds the ranks to the cores near their GPUs.
 launch=(srun --ntasks-per-node=8 --cpu-bind=none --kill-on-bad-exit=1)
 launch+=(--gpu-bind=none)
-launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take this number from the job
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
 exec "${launch[@]}" python train.py --epochs 90

@@ -46,7 +46,7 @@ launch=(srun --ntasks-per-node={{ranks_per_node}} --cpu-bind=none --kill-on-bad-
 launch+=(--gpu-bind=none)
 %end
 %if cpus_per_rank
-launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take this number from the job
+launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
 %end
 %if container
 launch+=({{container}})

@@ -82,7 +82,7 @@ class Rendezvous final : public Bootstrap {
   }
 
  private:
-  // The name is equal on all ranks, also on those that have not asked the store.
+  // The name of the node circle is equal on all its ranks, also on those that have not asked the store.
   static std::string name_of_job(const std::string& secret) {
     return "rendezvous-" + hexadecimal(hmac_sha256(as_bytes(secret), as_bytes("the name of the job"))).substr(0, 16);
   }

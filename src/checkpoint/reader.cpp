@@ -144,7 +144,8 @@ Status Reader::verify_block(const Block& block, Buffer& buffer) const {
                             " are not what was written");
 }
 
-// Several threads take the blocks in turn. What is reported is the first damage in the file, whoever has found it.
+// Several threads take the blocks in turn. The first damage in the file is reported, no matter which thread has found
+// it.
 Status Reader::verify_blocks(Block::Content content) const {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;

@@ -72,7 +72,7 @@ struct StopPointRequest {  // "all ranks should leave their loops soon"
   void write(ByteWriter& out) const;
   static StopPointRequest read(ByteReader& in, RecordStorage&);
 };
-struct HeededRequest {  // "my program knows of the stop point". The ranks that never say so are named to people
+struct HeededRequest {  // "my program knows of the stop point". Ranks that never send this are named to people
   void write(ByteWriter&) const {}
   static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
 };

@@ -46,7 +46,7 @@ struct PciDevice {
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
   CpuMask near;                    // all processors of the machine if nothing more precise is known
-  int numa_node = -1;              // the first NUMA node near to it
+  int numa_node = -1;              // the first NUMA node that is near to the device
   std::vector<std::string> names;  // names that the system uses, "mlx5_0", "hsn0"
 };
 

@@ -338,7 +338,7 @@ class InAnAllocationOfSlurm(LauncherTest):
 
 @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
 class CancelledInSlurm(LauncherTest):
-    """Whoever ends a job or a step, no process of the job is left on any node."""
+    """No matter who ends a job or a step, no process of the job is left on any node."""
 
     def start(self, *options):
         """Starts horovodrun with ranks on two nodes; `options` is the command that starts it, such as salloc."""

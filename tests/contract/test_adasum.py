@@ -44,7 +44,7 @@ def random_of(rank, shape, dtype, scale=1.0):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1,), (7,), (17, 3), (1000,), (4, 5, 6), (65537,)])
 def test_adasum_is_the_recursive_sum_of_pairs(dtype, shape):
-    """Contract §6.11"""
+    """Contract §6.11 Adasum"""
     found = hvd.allreduce(random_of(hvd.rank(), shape, dtype), op=hvd.Adasum)
     check(found, [random_of(rank, shape, dtype) for rank in everyone()])
 
@@ -52,7 +52,7 @@ def test_adasum_is_the_recursive_sum_of_pairs(dtype, shape):
 @power_of_two
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_orthogonal_vectors_are_added(dtype):
-    """Contract §6.11 [Horovod tests this]"""
+    """Contract §6.11 Adasum [Horovod tests this]"""
     tensor = torch.zeros(4 * SIZE, dtype=dtype)
     tensor[hvd.rank() * 4:hvd.rank() * 4 + 4] = hvd.rank() + 1
     found = hvd.allreduce(tensor, op=hvd.Adasum)
@@ -63,7 +63,7 @@ def test_orthogonal_vectors_are_added(dtype):
 @power_of_two
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parallel_vectors_are_averaged(dtype):
-    """Contract §6.11 [Horovod tests this]"""
+    """Contract §6.11 Adasum [Horovod tests this]"""
     common = of(0, (64,), dtype)
     found = hvd.allreduce(common * 2 ** (hvd.rank() % 2), op=hvd.Adasum)
     same = hvd.allreduce(common, op=hvd.Adasum)
@@ -133,7 +133,7 @@ def test_every_tensor_of_a_fused_batch_is_combined_on_its_own():
 
 @power_of_two
 def test_every_tensor_of_a_group_is_combined_on_its_own():
-    """Contract §6.11, §6.5"""
+    """Contract §6.11 Adasum, §6.5 grouped ops"""
     shapes = [(3,), (100,), (4, 4)]
     found = hvd.grouped_allreduce([random_of(hvd.rank() + i, shape, torch.float32) for i, shape in enumerate(shapes)],
                                   op=hvd.Adasum)
@@ -143,7 +143,7 @@ def test_every_tensor_of_a_group_is_combined_on_its_own():
 
 @power_of_two
 def test_adasum_is_the_same_on_all_ranks_to_the_bit():
-    """Contract §6.11"""
+    """Contract §6.11 Adasum"""
     found = hvd.allreduce(random_of(hvd.rank(), (777,), torch.float32), op=hvd.Adasum)
     rows = hvd.allgather(found.unsqueeze(0))
     for row in rows:
@@ -152,7 +152,7 @@ def test_adasum_is_the_same_on_all_ranks_to_the_bit():
 
 @power_of_two
 def test_adasum_is_cached():
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     for turn in range(5):
         found = hvd.allreduce(random_of(hvd.rank() + turn, (20,), torch.float32), op=hvd.Adasum, name="again")
         check(found, [random_of(rank + turn, (20,), torch.float32) for rank in everyone()])
@@ -161,7 +161,7 @@ def test_adasum_is_cached():
 @power_of_two
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_adasum_takes_fewer_elements_than_ranks(count):
-    """Contract §6.11, §2.5"""
+    """Contract §6.11 Adasum, §2.5 dtypes and layouts"""
     found = hvd.allreduce(random_of(hvd.rank(), (count,), torch.float64), op=hvd.Adasum)
     check(found, [random_of(rank, (count,), torch.float64) for rank in everyone()])
 
@@ -190,7 +190,7 @@ def test_adasum_of_three_ranks_is_not_implemented():
 @pytest.mark.skipif(SIZE not in (2, 4), reason="two or four ranks")
 @pytest.mark.parametrize("joined", [0, SIZE - 1])
 def test_a_joined_rank_adds_zeros_to_adasum(joined):
-    """Contract §6.6"""
+    """Contract §6.6 join"""
     inputs = [random_of(rank, (21,), torch.float32) * (rank != joined) for rank in everyone()]
     found = None
     if hvd.rank() != joined:

@@ -37,7 +37,7 @@ def test_rows_may_have_no_elements():
 
 
 def test_allgather_leaves_its_input_alone():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     tensor = mine()
     found = hvd.allgather(tensor)
     equal(tensor, mine())
@@ -45,7 +45,7 @@ def test_allgather_leaves_its_input_alone():
 
 
 def test_allgather_takes_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     found = [hvd.allgather(mine(), "position", hvd.global_process_set),
              hvd.synchronize(hvd.allgather_async(mine(), "position", hvd.global_process_set))]
     for tensor in found:
@@ -53,7 +53,7 @@ def test_allgather_takes_arguments_by_position():
 
 
 def test_many_async_allgathers_of_mixed_shapes_are_right():
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     tails = TAILS * 5
     handles = [hvd.allgather_async(mine((hvd.rank() + i, *tail)), name=f"mixed.{i}") for i, tail in enumerate(tails)]
     found = [hvd.synchronize(handle) for handle in handles]
@@ -76,7 +76,7 @@ def test_allgather_of_no_dimensions_is_an_error():
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["dimensions", "other dimension", "dtype"])
 def test_what_cannot_be_concatenated_is_an_error_on_every_rank(disagree):
-    """Contract §2.10, §6.2 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.2 negotiation [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     tensor = {"dimensions": lambda: torch.ones(4, 3) if odd else torch.ones(4),
               "other dimension": lambda: torch.ones(4, 3 + odd),

@@ -19,7 +19,7 @@ def expected_of(op, shape, dtype):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_allreduce_reduces_elementwise(op, dtype, shape):
-    """Contract §2.6, §2.5"""
+    """Contract §2.6 reductions, §2.5 dtypes and layouts"""
     near(hvd.allreduce(mine(shape, dtype), op=getattr(hvd, op)), expected_of(op, shape, dtype))
 
 
@@ -53,7 +53,7 @@ def test_without_an_op_allreduce_averages():
 
 @pytest.mark.parametrize("average", [True, False])
 def test_the_old_argument_average_works_and_warns(average):
-    """Contract §2.2, §1.6"""
+    """Contract §2.2 signatures, §1.6 util"""
     with pytest.warns(DeprecationWarning):
         found = hvd.allreduce(mine(), average=average)
     near(found, expected_of("Average" if average else "Sum", (17,), torch.float32))
@@ -61,12 +61,12 @@ def test_the_old_argument_average_works_and_warns(average):
 
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_async", "allreduce_", "allreduce_async_"])
 def test_op_and_average_together_are_a_value_error(verb):
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     is_error(error_of(getattr(hvd, verb), mine(), average=True, op=hvd.Sum), ValueError)
 
 
 def test_two_ranks_give_exactly_twice_a_common_tensor():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     common = torch.randn(1000)
     summed, averaged = hvd.allreduce(common, op=hvd.Sum), hvd.allreduce(common, op=hvd.Average)
     if SIZE in (1, 2, 4):
@@ -78,7 +78,7 @@ def test_two_ranks_give_exactly_twice_a_common_tensor():
 
 
 def test_all_ranks_get_the_same_bits():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     torch.manual_seed(hvd.rank())
     found = hvd.allreduce(torch.randn(1000), op=hvd.Sum)
     rows = hvd.allgather(found.unsqueeze(0))
@@ -88,12 +88,12 @@ def test_all_ranks_get_the_same_bits():
 
 @pytest.mark.parametrize("count", [0, 1, 7, 4096, 300001])
 def test_allreduce_takes_any_number_of_elements(count):
-    """Contract §2.5"""
+    """Contract §2.5 dtypes and layouts"""
     near(hvd.allreduce(mine((count,)), op=hvd.Sum), total((count,)))
 
 
 def test_allreduce_takes_a_tensor_of_no_dimensions():
-    """Contract §2.5"""
+    """Contract §2.5 dtypes and layouts"""
     found = hvd.allreduce(torch.tensor(float(hvd.rank() + 1)), op=hvd.Sum)
     in_place = hvd.allreduce_(torch.tensor(hvd.rank() + 1), op=hvd.Sum)
     equal(found, torch.tensor(float(sum(range(SIZE + 1)))))
@@ -101,7 +101,7 @@ def test_allreduce_takes_a_tensor_of_no_dimensions():
 
 
 def test_allreduce_takes_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     found = [hvd.allreduce(mine(), None, "position", hvd.Compression.none, hvd.Sum, 2.0, 0.5, hvd.global_process_set),
              hvd.allreduce_(mine(), None, "position", hvd.Sum, 2.0, 0.5, hvd.global_process_set),
              hvd.synchronize(hvd.allreduce_async(mine(), None, "position", hvd.Sum, 2.0, 0.5, hvd.global_process_set)),
@@ -111,7 +111,7 @@ def test_allreduce_takes_arguments_by_position():
 
 
 def test_allreduce_takes_a_tensor_that_requires_grad():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     tensor = mine().requires_grad_()
     found = hvd.allreduce(tensor, op=hvd.Sum)
     handle = hvd.synchronize(hvd.allreduce_async(tensor, op=hvd.Sum))
@@ -121,7 +121,7 @@ def test_allreduce_takes_a_tensor_that_requires_grad():
 
 
 def test_allreduce_in_place_takes_a_parameter():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     parameter = torch.nn.Parameter(mine())
     found = error_of(hvd.allreduce_, parameter.data, op=hvd.Sum)
     assert found is None
@@ -130,7 +130,7 @@ def test_allreduce_in_place_takes_a_parameter():
 
 @pytest.mark.parametrize("dtype", REDUCED)
 def test_many_async_allreduces_with_mixed_shapes_are_right(dtype):
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     shapes = [(17,), (17, 17), (5, 5, 5)] * 5
     handles = [hvd.allreduce_async(mine(shape, dtype), op=hvd.Sum, name=f"mixed.{i}") for i, shape in enumerate(shapes)]
     polled = [hvd.poll(handle) for handle in handles]
@@ -153,7 +153,7 @@ def test_ranks_may_submit_in_different_orders():
 
 @at_least(2)
 def test_verbs_in_different_orders_do_not_block_each_other():
-    """Contract §6.2"""
+    """Contract §6.2 negotiation"""
     calls = [lambda: hvd.allreduce_async(mine(), op=hvd.Sum, name="v"), lambda: hvd.allgather_async(mine(), name="v"),
              lambda: hvd.broadcast_async(mine(), 1, name="v"), lambda: hvd.alltoall_async(mine((SIZE,)), name="v"),
              lambda: hvd.reducescatter_async(mine((SIZE,)), op=hvd.Sum, name="v")]

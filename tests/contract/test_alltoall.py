@@ -89,7 +89,7 @@ def test_nobody_may_have_rows():
 
 
 def test_alltoall_leaves_its_input_alone():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     tensor, splits = mine((SIZE * 2,)), torch.full((SIZE,), 2, dtype=torch.int32)
     hvd.alltoall(tensor, splits)
     equal(tensor, mine((SIZE * 2,)))
@@ -97,7 +97,7 @@ def test_alltoall_leaves_its_input_alone():
 
 
 def test_alltoall_takes_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     splits = torch.ones(SIZE, dtype=torch.int32)
     found = [hvd.alltoall(mine((SIZE,)), splits, "position", hvd.global_process_set)[0],
              hvd.synchronize(hvd.alltoall_async(mine((SIZE,)), splits, "position", hvd.global_process_set))[0]]
@@ -106,7 +106,7 @@ def test_alltoall_takes_arguments_by_position():
 
 
 def test_many_async_alltoalls_are_right():
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     handles = [hvd.alltoall_async(mine((SIZE * (i + 1), 2)), name=f"many.{i}") for i in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
     for i, (tensor, _) in enumerate(found):
@@ -162,7 +162,7 @@ def test_alltoall_of_no_dimensions_is_an_error():
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["dimensions", "other dimension", "dtype"])
 def test_ranks_that_disagree_about_an_alltoall_all_get_an_error(disagree):
-    """Contract §2.10, §6.2 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.2 negotiation [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     tensor = {"dimensions": lambda: torch.ones(SIZE, 3) if odd else torch.ones(SIZE),
               "other dimension": lambda: torch.ones(SIZE, 3 + odd),

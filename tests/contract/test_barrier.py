@@ -48,7 +48,7 @@ def test_a_barrier_does_not_wait_for_collectives_in_flight():
 
 @at_least(2)
 def test_a_barrier_passes_an_op_that_some_rank_never_submitted():
-    """Contract §6.2"""
+    """Contract §6.2 negotiation"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="late") if hvd.rank() == 0 else None
     hvd.barrier()
     handle = handle or hvd.allreduce_async(mine(), op=hvd.Sum, name="late")
@@ -56,7 +56,7 @@ def test_a_barrier_passes_an_op_that_some_rank_never_submitted():
 
 
 def test_handles_that_nobody_waited_for_are_harmless_at_shutdown():
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     for i in range(5):
         hvd.allreduce_async(torch.ones(1000), name=f"forgotten.{i}")
     hvd.barrier()

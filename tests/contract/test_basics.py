@@ -205,7 +205,7 @@ def test_a_wrong_kind_of_cpu_operations_is_refused_at_init():
 
 @pytest.mark.parametrize("flag", ["HIERARCHICAL_ALLREDUCE", "HIERARCHICAL_ALLGATHER", "TORUS_ALLREDUCE"])
 def test_hierarchical_flags_do_not_change_results(flag):
-    """Contract §6.8"""
+    """Contract §6.8 hierarchical"""
     with restarted(**{f"HOROVOD_{flag}": 1}):
         reduced = hvd.allreduce(mine((1000,)), op=hvd.Sum)
         gathered = hvd.allgather(torch.full((hvd.rank() + 1,), hvd.rank()))
@@ -215,7 +215,7 @@ def test_hierarchical_flags_do_not_change_results(flag):
 
 @pytest.mark.parametrize("milliseconds", [0, 0.5, 20])
 def test_the_cycle_time_does_not_change_results(milliseconds):
-    """Contract §6.1"""
+    """Contract §6.1 threads"""
     with restarted(HOROVOD_CYCLE_TIME=milliseconds):
         found = [hvd.synchronize(handle) for handle in
                  [hvd.allreduce_async(mine() * i, op=hvd.Sum, name=f"cycle.{i}") for i in range(20)]]

@@ -58,7 +58,7 @@ def test_broadcast_takes_a_tensor_without_elements(shape):
 
 
 def test_broadcast_takes_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     P = hvd.global_process_set
     found = [hvd.broadcast(mine(), 0, "position", P), hvd.synchronize(hvd.broadcast_async(mine(), 0, "position", P)),
              hvd.broadcast_(mine(), 0, "position", P), hvd.synchronize(hvd.broadcast_async_(mine(), 0, "position", P))]
@@ -67,7 +67,7 @@ def test_broadcast_takes_arguments_by_position():
 
 
 def test_many_async_broadcasts_from_different_roots_are_right():
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     handles = [hvd.broadcast_async(mine((i + 1,)) + i, i % SIZE, name=f"mixed.{i}") for i in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
     for i, tensor in enumerate(found):
@@ -86,7 +86,7 @@ def test_a_root_that_does_not_exist_is_a_value_error(root, verb):
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["root", "shape", "dtype", "elements"])
 def test_ranks_that_disagree_about_a_broadcast_all_get_an_error(disagree):
-    """Contract §2.10, §6.2 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.2 negotiation [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     shape = {"shape": (6 + odd,), "elements": (2, 3) if odd else (6,)}.get(disagree, (6,))
     dtype = torch.int32 if disagree == "dtype" and odd else torch.float32

@@ -11,7 +11,7 @@ CAPACITIES = [0, 1, 3, 1024]
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_a_name_used_again_gives_new_values(capacity):
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         found = [hvd.allreduce(mine() * i, op=hvd.Sum, name="again") for i in range(8)]
     for i, tensor in enumerate(found):
@@ -37,7 +37,7 @@ CHANGES = {
 @pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_name_may_come_back_with_another_property(change, capacity):
-    """Contract §6.3 [tests reuse names with other dtypes]"""
+    """Contract §6.3 response cache [tests reuse names with other dtypes]"""
     found, expected = [], []
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         for _ in range(2):
@@ -53,7 +53,7 @@ def test_a_name_may_come_back_with_another_property(change, capacity):
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_an_allgather_may_change_its_rows_on_one_rank(capacity):
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     found = []
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         for turn in range(6):
@@ -77,7 +77,7 @@ def test_more_names_than_the_cache_has_room_for(capacity):
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_cached_and_new_ops_in_one_go(capacity):
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     found = {}
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         for turn in range(5):
@@ -133,7 +133,7 @@ def test_what_was_first_done_without_a_joined_rank_is_right_with_it():
 
 @at_least(2)
 def test_an_error_is_not_cached():
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     errors = [error_of(hvd.allreduce, torch.ones(3 + hvd.rank()), op=hvd.Sum, name="error") for _ in range(2)]
     found = [hvd.allreduce(mine(), op=hvd.Sum, name="error") for _ in range(2)]
     for error in errors:
@@ -144,7 +144,7 @@ def test_an_error_is_not_cached():
 
 @pytest.mark.parametrize("verb", ["broadcast", "alltoall", "reducescatter"])
 def test_other_verbs_used_again_give_new_values(verb):
-    """Contract §6.3"""
+    """Contract §6.3 response cache"""
     calls = {"broadcast": lambda x: hvd.broadcast(x, 0, name="verb"),
              "alltoall": lambda x: hvd.alltoall(x, name="verb"),
              "reducescatter": lambda x: hvd.reducescatter(x, op=hvd.Sum, name="verb")}
@@ -164,7 +164,7 @@ THRESHOLDS = [0, 1, 1000, 128 * 1024 * 1024]
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_the_fusion_threshold_does_not_change_results(threshold):
-    """Contract §6.4"""
+    """Contract §6.4 tensor fusion"""
     shapes = [(1,), (100,), (3, 7), (1000,), (0,), (33, 3)] * 3
     with restarted(HOROVOD_FUSION_THRESHOLD=threshold):
         handles = [hvd.allreduce_async(mine(shape), op=hvd.Sum, name=f"fused.{i}") for i, shape in enumerate(shapes)]
@@ -207,7 +207,7 @@ def test_fused_reducescatters_share_out_the_rows_of_each_tensor(threshold):
 
 
 def test_fused_reducescatters_with_a_factor_before_are_right():
-    """Contract §6.4, §2.6"""
+    """Contract §6.4 tensor fusion, §2.6 reductions"""
     handles = [hvd.reducescatter_async(mine((i + 1, 2)), op=hvd.Sum, prescale_factor=2.0, name=f"s.{i}")
                for i in range(8)]
     found = [hvd.synchronize(handle) for handle in handles]
@@ -216,7 +216,7 @@ def test_fused_reducescatters_with_a_factor_before_are_right():
 
 
 def test_fusion_leaves_inputs_alone():
-    """Contract §2.6, §6.15"""
+    """Contract §2.6 reductions, §6.15 data layout"""
     tensors = [mine((n,)) for n in range(1, 20)]
     handles = [hvd.allreduce_async(tensor, op=hvd.Sum, prescale_factor=2.0, name=f"in.{i}")
                for i, tensor in enumerate(tensors)]
@@ -228,7 +228,7 @@ def test_fusion_leaves_inputs_alone():
 
 @alone
 def test_autotune_does_not_change_results_and_keeps_a_log(tmp_path):
-    """Contract §6.13"""
+    """Contract §6.13 autotune"""
     with Job(tmp_path, 2, """
             hvd.init()
             for step in range(100):

@@ -37,7 +37,7 @@ def test_fp16_leaves_integers_as_they_are(dtype):
 
 
 def test_compressors_are_classes_with_static_methods():
-    """Contract §2.11"""
+    """Contract §2.11 Compression"""
     from horovod.torch.compression import Compressor
     for compressor in (hvd.Compression.none, hvd.Compression.fp16):
         assert isinstance(compressor, type) and issubclass(compressor, Compressor)

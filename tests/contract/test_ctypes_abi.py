@@ -42,38 +42,38 @@ def uninitialised():
 
 
 def test_the_library_is_the_one_that_python_uses(library):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     assert call(library, "is_initialized") == 1
     assert mpi_ops._basics.MPI_LIB_CTYPES.horovod_rank() == hvd.rank()
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_questions_about_the_world_have_their_functions(question, library):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     assert call(library, question) == getattr(hvd, question)()
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_before_init_the_answer_is_minus_one(question, library, uninitialised):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     assert call(library, question) == -1 and call(library, "is_initialized") == 0
 
 
 @pytest.mark.parametrize("built", [*BUILT, "mpi_enabled", "gloo_enabled"])
 def test_what_is_built_and_enabled_has_its_function(built, library):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     assert call(library, built, result=BOOL) is getattr(hvd, built)()
 
 
 def test_further_questions_have_their_functions(library):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     assert call(library, "nccl_built") == hvd.nccl_built()
     assert call(library, "is_homogeneous", result=BOOL) is True
     assert call(library, "mpi_threads_supported") in (-1, 0, 1)
 
 
 def test_reductions_have_their_numbers(library):
-    """Contract §1.3"""
+    """Contract §1.3 C functions"""
     names = ["average", "sum", "adasum", "min", "max", "product"]
     assert [call(library, "reduce_op_" + name) for name in names] == [0, 1, 2, 3, 4, 5]
 
@@ -157,7 +157,7 @@ def test_codes_of_sets_before_init_and_of_unknown_ones(library):
 
 @at_least(2)
 def test_sets_of_python_are_seen_through_c(library):
-    """Contract §1.3, §1.4"""
+    """Contract §1.3 C functions, §1.4 process sets"""
     with sets_of([SIZE - 1]) as last:
         found = ranks_of(library, last.process_set_id)
     assert found == [SIZE - 1]

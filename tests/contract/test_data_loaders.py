@@ -107,7 +107,7 @@ def test_an_epoch_without_batches_ends():
 
 
 def test_both_names_are_where_they_were():
-    """Contract §2.16"""
+    """Contract §2.16 data loaders"""
     from horovod.data import AsyncDataLoaderMixin, BaseDataLoader, data_loader_base
     assert data_loader_base.BaseDataLoader is BaseDataLoader
     assert data_loader_base.AsyncDataLoaderMixin is AsyncDataLoaderMixin

@@ -66,7 +66,7 @@ def test_a_tensor_that_is_not_contiguous_is_right_or_a_value_error(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_view_into_another_tensor_is_taken_as_it_is(verb):
-    """Contract §2.5"""
+    """Contract §2.5 dtypes and layouts"""
     call, expected = VERBS[verb]
     shape = (SIZE * 2, 3)
     whole = torch.full((SIZE * 2 + 2, 3), -7.0)
@@ -76,7 +76,7 @@ def test_a_view_into_another_tensor_is_taken_as_it_is(verb):
 
 
 def test_sums_of_small_numbers_are_exact_in_half_precision():
-    """Contract §6.15"""
+    """Contract §6.15 data layout"""
     values = torch.arange(-100, 101).to(torch.float16)
     equal(hvd.allreduce(values, op=hvd.Sum), values * SIZE)
 
@@ -102,7 +102,7 @@ def test_infinity_and_not_a_number_travel(dtype):
 @pytest.mark.parametrize("dtype", REDUCED)
 @pytest.mark.parametrize("op", ["Min", "Max"])
 def test_min_and_max_know_signs(dtype, op):
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     tensor = torch.tensor([hvd.rank() - 1, 1 - hvd.rank(), 0], dtype=dtype)
     found = hvd.allreduce(tensor, op=getattr(hvd, op))
     rows = torch.stack([torch.tensor([rank - 1, 1 - rank, 0], dtype=dtype) for rank in everyone()])

@@ -31,7 +31,7 @@ def works():
 
 
 def test_the_internal_error_is_a_runtime_error():
-    """Contract §1.5"""
+    """Contract §1.5 exceptions"""
     assert issubclass(hvd.HorovodInternalError, RuntimeError)
 
 
@@ -74,7 +74,7 @@ DISAGREE = {
 @pytest.mark.parametrize("who", ["first", "last"])
 @at_least(2)
 def test_ranks_that_disagree_about_an_allreduce_all_get_an_error(what, who):
-    """Contract §2.10, §6.2 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.2 negotiation [Horovod tests this]"""
     odd = hvd.rank() == (0 if who == "first" else SIZE - 1)
     arguments = {"op": hvd.Sum, **DISAGREE[what](odd)}
     error = error_of(hvd.allreduce, name="wrong", **arguments)
@@ -88,7 +88,7 @@ def test_ranks_that_disagree_about_an_allreduce_all_get_an_error(what, who):
 @pytest.mark.parametrize("what", DISAGREE)
 @at_least(2)
 def test_ranks_that_disagree_in_place_leave_the_runtime_usable(what):
-    """Contract §2.10"""
+    """Contract §2.10 errors"""
     arguments = {"op": hvd.Sum, **DISAGREE[what](hvd.rank() == 0)}
     error = error_of(hvd.allreduce_, name="wrong", **arguments)
     works()
@@ -107,7 +107,7 @@ def test_ranks_that_disagree_about_the_kind_of_op_all_get_an_error():
 @at_least(2)
 @pytest.mark.parametrize("what", ["dtype", "number of elements", "reduction"])
 def test_a_cached_op_that_ranks_come_to_disagree_about_is_an_error(what):
-    """Contract §2.10, §6.3"""
+    """Contract §2.10 errors, §6.3 response cache"""
     for _ in range(3):
         hvd.allreduce(torch.ones(6), op=hvd.Sum, name="cached")
     arguments = {"op": hvd.Sum, **DISAGREE[what](hvd.rank() == 0)}
@@ -132,7 +132,7 @@ def test_an_error_is_for_its_op_alone():
 
 @at_least(2)
 def test_the_handle_of_a_failed_op_is_done_and_gone():
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     handle = hvd.allreduce_async(torch.ones(3 + hvd.rank()), op=hvd.Sum, name="wrong")
     error = error_of(hvd.synchronize, handle)
     second = hvd.synchronize(handle)
@@ -151,7 +151,7 @@ def test_many_errors_in_a_row_leave_the_runtime_usable():
 
 @at_least(2)
 def test_errors_do_not_depend_on_the_cache():
-    """Contract §2.10, §6.3"""
+    """Contract §2.10 errors, §6.3 response cache"""
     with restarted(HOROVOD_CACHE_CAPACITY=0):
         error = error_of(hvd.allreduce, torch.ones(3 + hvd.rank()), name="wrong")
         works()
@@ -186,7 +186,7 @@ def test_adasum_on_other_than_a_power_of_two_is_not_implemented():
 
 
 def test_wrong_arguments_are_a_type_error():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     errors = [error_of(hvd.allreduce), error_of(hvd.allreduce, torch.ones(2), nonsense=1),
               error_of(hvd.broadcast, mine()), error_of(hvd.barrier, process_set=None, nonsense=1)]
     works()
@@ -195,7 +195,7 @@ def test_wrong_arguments_are_a_type_error():
 
 
 def test_the_helper_for_average_is_where_it_was():
-    """Contract §2.1, §1.6"""
+    """Contract §2.1 exported names, §1.6 util"""
     resolve = mpi_ops.handle_average_backwards_compatibility
     assert list(inspect.signature(resolve).parameters) == ["op", "average"]
     assert resolve(None, None) == hvd.Average and resolve(hvd.Sum, None) == hvd.Sum

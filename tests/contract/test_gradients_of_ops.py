@@ -146,7 +146,7 @@ def test_the_gradients_of_grouped_reducescatter(op):
 @at_least(2)
 @pytest.mark.parametrize("verb", ["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
 def test_gradients_stay_within_the_process_set(verb):
-    """Contract §2.7, §5"""
+    """Contract §2.7 gradients, §5 process sets"""
     with halves() as (half, ranks):
         n, here = len(ranks), ranks.index(hvd.rank())
         tensor = leaf((n * 2,))
@@ -165,21 +165,21 @@ def test_gradients_stay_within_the_process_set(verb):
 
 
 def test_gradients_flow_through_several_ops():
-    """Contract §2.7"""
+    """Contract §2.7 gradients"""
     tensor = leaf((SIZE * 2,))
     (hvd.allreduce(hvd.allgather(tensor), op=hvd.Sum) * 3).sum().backward()
     torch.testing.assert_close(tensor.grad, torch.full((SIZE * 2,), 3.0 * SIZE), rtol=1e-6, atol=1e-8)
 
 
 def test_what_needs_no_gradient_gets_none():
-    """Contract §2.7"""
+    """Contract §2.7 gradients"""
     assert not hvd.allreduce(mine(), op=hvd.Sum).requires_grad
     assert not hvd.allgather(mine()).requires_grad
     assert not hvd.broadcast(mine(), 0).requires_grad
 
 
 def test_the_gradient_of_a_compressed_allreduce():
-    """Contract §2.7, §2.11"""
+    """Contract §2.7 gradients, §2.11 Compression"""
     tensor = leaf((5,))
     hvd.allreduce(tensor, op=hvd.Sum, compression=hvd.Compression.fp16).sum().backward()
     equal(tensor.grad, torch.full((5,), float(SIZE)))

@@ -42,7 +42,7 @@ def test_grouped_allreduce_in_place_gives_back_the_same_tensors():
 
 
 def test_a_group_has_one_handle():
-    """Contract §6.5"""
+    """Contract §6.5 grouped ops"""
     handle = hvd.grouped_allreduce_async([mine((3,)), mine((5,))], op=hvd.Sum, name="one")
     assert type(handle) is int
     hvd.poll(handle)
@@ -52,21 +52,21 @@ def test_a_group_has_one_handle():
 
 
 def test_a_group_is_scaled_as_one_tensor_is():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     found = hvd.grouped_allreduce([mine((3,)), mine((5,))], op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.25)
     equal(found[0], total((3,)) / 2)
     equal(found[1], total((5,)) / 2)
 
 
 def test_a_group_may_mix_dtypes():
-    """Contract §2.5, §6.4"""
+    """Contract §2.5 dtypes and layouts, §6.4 tensor fusion"""
     found = hvd.grouped_allreduce([mine((6,), dtype) for dtype in REDUCED], op=hvd.Sum)
     for tensor, dtype in zip(found, REDUCED, strict=True):
         equal(tensor, total((6,), dtype))
 
 
 def test_groups_take_the_old_argument_average():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     with pytest.warns(DeprecationWarning):
         found = hvd.grouped_allreduce([mine(), mine()], average=False)
     equal(found[1], total())
@@ -74,7 +74,7 @@ def test_groups_take_the_old_argument_average():
 
 
 def test_groups_are_compressed():
-    """Contract §2.2, §2.11"""
+    """Contract §2.2 signatures, §2.11 Compression"""
     found = hvd.grouped_allreduce([mine((4,)), mine((4,), torch.int64)], op=hvd.Sum, compression=hvd.Compression.fp16)
     equal(found[0], total((4,)))
     equal(found[1], total((4,), torch.int64))
@@ -144,7 +144,7 @@ def test_a_group_whose_name_is_in_flight_is_refused_as_a_whole():
 
 @at_least(2)
 def test_groups_in_different_orders_do_not_block_each_other():
-    """Contract §6.2, §6.5"""
+    """Contract §6.2 negotiation, §6.5 grouped ops"""
     order = [0, 1, 2] if hvd.rank() % 2 else [2, 1, 0]
     handles = {i: hvd.grouped_allreduce_async([mine((i + 1,)), mine((i + 4,))], op=hvd.Sum, name=f"g{i}")
                for i in order}
@@ -170,7 +170,7 @@ def test_groups_are_right_without_group_fusion():
 
 
 def test_a_group_takes_its_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     P = hvd.global_process_set
     found = [hvd.grouped_allreduce([mine()], None, "g", hvd.Compression.none, hvd.Sum, 2.0, 0.5, P)[0],
              hvd.grouped_allreduce_([mine()], None, "g", hvd.Sum, 2.0, 0.5, P)[0],

@@ -20,14 +20,14 @@ def submit_one():
 
 
 def test_handles_are_numbers_from_one_on(anew):
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     found = [submit_one() for _ in range(5)]
     assert found == [1, 2, 3, 4, 5] and all(type(handle) is int for handle in found)
 
 
 @pytest.mark.parametrize("op", ["barrier", "join"])
 def test_barrier_and_join_take_a_handle_too(op, anew):
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     first = submit_one()
     getattr(hvd, op)()
     assert submit_one() == first + 2
@@ -35,7 +35,7 @@ def test_barrier_and_join_take_a_handle_too(op, anew):
 
 @at_least(2)
 def test_an_op_that_is_refused_takes_a_handle_too(anew):
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     refused = error_of(hvd.broadcast_async, mine(), SIZE + 5)
     found = submit_one()
     is_error(refused, ValueError)
@@ -43,7 +43,7 @@ def test_an_op_that_is_refused_takes_a_handle_too(anew):
 
 
 def test_handles_begin_at_one_again_after_shutdown(anew):
-    """Contract §2.3, §2.4"""
+    """Contract §2.3 handles, §2.4 names of ops"""
     submit_one()
     submit_one()
     hvd.barrier()
@@ -88,7 +88,7 @@ def test_poll_becomes_true_and_then_waiting_is_immediate():
 
 @at_least(2)
 def test_poll_is_false_while_another_rank_has_not_submitted():
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="polled") if hvd.rank() == 0 else None
     early = [hvd.poll(handle) for _ in range(100)] if hvd.rank() == 0 else []
     hvd.barrier()
@@ -103,7 +103,7 @@ def test_poll_is_false_while_another_rank_has_not_submitted():
 @limit(90)
 @at_least(2)
 def test_of_many_async_ops_some_are_not_done_at_once(verb):
-    """Contract §2.3 [Horovod tests this]"""
+    """Contract §2.3 handles [Horovod tests this]"""
     count = 24
     calls = {"allreduce": lambda i: hvd.allreduce_async(mine((40000,)), op=hvd.Sum, name=f"poll.{i}"),
              "allgather": lambda i: hvd.allgather_async(mine((40000,)), name=f"poll.{i}"),
@@ -127,7 +127,7 @@ def test_of_many_async_ops_some_are_not_done_at_once(verb):
 
 
 def test_inputs_live_until_the_op_is_done():
-    """Contract §2.3"""
+    """Contract §2.3 handles"""
     handles = [hvd.allreduce_async(mine((5000,)) + i, op=hvd.Sum, name=f"alive.{i}") for i in range(20)]
     waste = [torch.full((5000,), -1.0) for _ in range(20)]
     found = [hvd.synchronize(handle) for handle in handles]
@@ -150,7 +150,7 @@ DUPLICATES = {
 @pytest.mark.parametrize("verb", DUPLICATES)
 @at_least(2)
 def test_a_name_in_flight_is_refused_and_the_first_op_completes(verb):
-    """Contract §2.4, §2.10 [Horovod tests this]"""
+    """Contract §2.4 names of ops, §2.10 errors [Horovod tests this]"""
     first = error = None
     if hvd.rank() == 0:
         first = outcome(DUPLICATES[verb])
@@ -164,7 +164,7 @@ def test_a_name_in_flight_is_refused_and_the_first_op_completes(verb):
 
 
 def test_a_name_can_be_used_again_when_its_op_is_done():
-    """Contract §2.4"""
+    """Contract §2.4 names of ops"""
     found = [hvd.allreduce(mine() * i, op=hvd.Sum, name="again") for i in range(10)]
     for i, tensor in enumerate(found):
         equal(tensor, total() * i)
@@ -181,13 +181,13 @@ def test_one_name_may_be_in_flight_for_different_verbs():
                                   "a\nb\"c\\"],
                          ids=["spaces", "letters", "long", "formats", "quotes"])
 def test_a_name_may_be_any_text(name):
-    """Contract §2.9"""
+    """Contract §2.9 encoding of names"""
     equal(hvd.allreduce(mine(), op=hvd.Sum, name=name), total())
 
 
 @at_least(2)
 def test_names_tell_ops_apart_whatever_their_order():
-    """Contract §2.4"""
+    """Contract §2.4 names of ops"""
     names = ["first", "second", "third"]
     order = names if hvd.rank() == 0 else names[::-1]
     handles = {name: hvd.allreduce_async(mine() * (names.index(name) + 1), op=hvd.Sum, name=name) for name in order}

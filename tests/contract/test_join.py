@@ -49,7 +49,7 @@ def test_ranks_with_fewer_batches_add_zeros(capacity):
 @pytest.mark.parametrize("op", ["Sum", "Min", "Max", "Product"])
 @at_least(2)
 def test_a_joined_rank_adds_zeros_to_every_reduction(dtype, op):
-    """Contract §6.6"""
+    """Contract §6.6 join"""
     found = outcome(hvd.allreduce, -mine((5, 2), dtype), op=getattr(hvd, op), name="joined") if hvd.rank() else None
     last = hvd.join()
     stack = torch.stack([-of(rank, (5, 2), dtype) * (rank != 0) for rank in everyone()])
@@ -72,7 +72,7 @@ def test_a_joined_rank_takes_part_in_what_it_never_submitted():
 
 @at_least(2)
 def test_a_joined_rank_takes_part_in_groups():
-    """Contract §6.6, §6.5"""
+    """Contract §6.6 join, §6.5 grouped ops"""
     found = outcome(hvd.grouped_allreduce, [mine((3,)), mine((4, 2))], op=hvd.Sum, name="group") if hvd.rank() else None
     hvd.join()
     if found:
@@ -82,7 +82,7 @@ def test_a_joined_rank_takes_part_in_groups():
 
 @at_least(2)
 def test_a_joined_rank_takes_part_in_many_fused_ops():
-    """Contract §6.6, §6.4"""
+    """Contract §6.6 join, §6.4 tensor fusion"""
     lengths = range(1, 30 if hvd.rank() else 1)
     handles = [outcome(hvd.allreduce_async, mine((n,)), op=hvd.Sum, name=f"fused.{n}") for n in lengths]
     found = [outcome(hvd.synchronize, handle) for handle in handles]
@@ -101,7 +101,7 @@ VERBS = {"allgather": lambda: hvd.allgather(torch.ones(4), name="late"),
 @pytest.mark.parametrize("verb", VERBS)
 @at_least(2)
 def test_other_verbs_are_errors_while_a_rank_has_joined(verb, capacity):
-    """Contract §2.10, §6.6 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.6 join [Horovod tests this]"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         error = error_of(VERBS[verb]) if hvd.rank() else None
         hvd.join()
@@ -114,7 +114,7 @@ def test_other_verbs_are_errors_while_a_rank_has_joined(verb, capacity):
 @pytest.mark.parametrize("verb", ["allgather", "alltoall"])
 @at_least(2)
 def test_a_cached_verb_is_an_error_too_while_a_rank_has_joined(verb):
-    """Contract §6.3, §6.6 [Horovod tests this]"""
+    """Contract §6.3 response cache, §6.6 join [Horovod tests this]"""
     for _ in range(3):
         VERBS[verb]()
     error = error_of(VERBS[verb]) if hvd.rank() else None
@@ -135,7 +135,7 @@ def test_a_barrier_is_for_those_who_have_not_joined():
 
 @at_least(2)
 def test_an_error_while_a_rank_has_joined_leaves_the_rest_running():
-    """Contract §2.10, §6.6"""
+    """Contract §2.10 errors, §6.6 join"""
     if hvd.rank():
         error = error_of(hvd.allgather, torch.ones(2), name="wrong")
         found = outcome(hvd.allreduce, mine(), op=hvd.Sum, name="right")
@@ -162,7 +162,7 @@ def test_ranks_may_join_again_and_again():
 
 @at_least(2)
 def test_ops_of_a_set_go_on_while_its_members_have_not_joined():
-    """Contract §6.6, §5"""
+    """Contract §6.6 join, §5 process sets"""
     added = hvd.add_process_set(range(1, SIZE))
     found = outcome(hvd.allreduce, mine(), op=hvd.Sum, name="set", process_set=added) if hvd.rank() else None
     hvd.join()
@@ -173,7 +173,7 @@ def test_ops_of_a_set_go_on_while_its_members_have_not_joined():
 
 @at_least(2)
 def test_gradients_go_on_while_a_rank_has_joined():
-    """Contract §6.6, §2.12"""
+    """Contract §6.6 join, §2.12 DistributedOptimizer"""
     torch.manual_seed(3)
     model = torch.nn.Linear(4, 2)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),

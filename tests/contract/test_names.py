@@ -73,7 +73,7 @@ def written(parameter):
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_a_public_function_takes_its_arguments_in_this_order(name):
-    """Contract §2.2, §2.1"""
+    """Contract §2.2 signatures, §2.1 exported names"""
     wanted = [part for part in SIGNATURES[name].split(", ") if part]
     found = [each for each in map(written, inspect.signature(getattr(hvd, name)).parameters.values()) if each]
     assert found[:len(wanted)] == wanted
@@ -91,13 +91,13 @@ def test_init_takes_a_world_and_process_sets():
 @pytest.mark.parametrize("name", ["global_process_set", "Average", "Sum", "Adasum", "Min", "Max", "Product",
                                   "Compression", "HorovodInternalError"])
 def test_a_public_thing_is_there(name):
-    """Contract §2.1"""
+    """Contract §2.1 exported names"""
     assert hasattr(hvd, name)
 
 
 @pytest.mark.parametrize("name", ["none", "fp16"])
 def test_compressors_are_there(name):
-    """Contract §2.11"""
+    """Contract §2.11 Compression"""
     assert callable(getattr(hvd.Compression, name).compress) and callable(getattr(hvd.Compression, name).decompress)
 
 
@@ -187,20 +187,20 @@ def test_basics_take_the_path_of_a_package():
 
 
 def test_the_version_is_what_horovodrun_prints():
-    """Contract §1.1"""
+    """Contract §1.1 package layout"""
     assert isinstance(horovod.__version__, str)
     found = subprocess.run([HOROVODRUN, "--version"], stdout=subprocess.PIPE, text=True, timeout=50)
     assert found.returncode == 0 and horovod.__version__ in found.stdout
 
 
 def test_run_is_that_of_the_runner():
-    """Contract §1.1"""
+    """Contract §1.1 package layout"""
     from horovod.runner import run
     assert horovod.run is run
 
 
 def test_the_extension_has_its_file_and_can_be_imported():
-    """Contract §1.1"""
+    """Contract §1.1 package layout"""
     import ctypes
     extension = importlib.import_module("horovod.torch.mpi_lib_v2")
     assert ctypes.CDLL(extension.__file__, mode=ctypes.RTLD_GLOBAL).horovod_rank

@@ -666,7 +666,7 @@ def test_a_grad_scaler_works_with_it():
 
 @pytest.mark.parametrize("capacity", [0, 2])
 def test_the_optimizer_does_not_depend_on_the_cache(capacity):
-    """Contract §2.12, §6.3"""
+    """Contract §2.12 DistributedOptimizer, §6.3 response cache"""
     with restarted(HOROVOD_CACHE_CAPACITY=capacity):
         model = model_of()
         found = train(model, distributed(model))
@@ -674,7 +674,7 @@ def test_the_optimizer_does_not_depend_on_the_cache(capacity):
 
 
 def test_other_ops_may_run_between_backward_and_step():
-    """Contract §2.12"""
+    """Contract §2.12 DistributedOptimizer"""
     model = model_of()
     optimizer = distributed(model)
     reduced = []

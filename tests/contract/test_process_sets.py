@@ -16,19 +16,19 @@ def table():
 
 @pytest.mark.parametrize("ranks", [[2, 0, 1], (1, 0, 2), range(2, -1, -1), reversed([0, 1, 2]), (r for r in [1, 2, 0])])
 def test_a_set_sorts_its_ranks_whatever_they_come_in(ranks):
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     made = hvd.ProcessSet(ranks)
     assert made.ranks == [0, 1, 2] and made.process_set_id is None and made.mpi_comm is None
 
 
 @pytest.mark.parametrize("wrong", [["0", "1"], [0, 1.5], [None], 7, object()])
 def test_a_set_of_other_things_than_ranks_is_a_value_error(wrong):
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     is_error(error_of(hvd.ProcessSet, wrong), ValueError)
 
 
 def test_a_set_that_nobody_registered_has_no_size_and_no_rank():
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     made = hvd.ProcessSet([0])
     assert made.size() is None and made.rank() is None
     assert made.included() is (hvd.rank() == 0)
@@ -43,20 +43,20 @@ def test_a_set_says_what_it_is():
 
 
 def test_sets_are_compared_by_identity():
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     one, other = hvd.ProcessSet([0]), hvd.ProcessSet([0])
     assert one != other and len({one, other}) == 2
 
 
 def test_the_global_set_has_id_0_and_all_ranks():
-    """Contract §1.4 [Horovod tests this]"""
+    """Contract §1.4 process sets [Horovod tests this]"""
     known = hvd.global_process_set
     assert known.process_set_id == 0 and known.ranks == list(range(SIZE))
     assert (known.size(), known.rank(), known.included()) == (hvd.size(), hvd.rank(), True)
 
 
 def test_the_size_and_rank_of_a_set_need_a_runtime():
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     hvd.barrier()
     hvd.shutdown()
     errors = [error_of(hvd.global_process_set.size), error_of(hvd.global_process_set.rank)]
@@ -66,7 +66,7 @@ def test_the_size_and_rank_of_a_set_need_a_runtime():
 
 
 def test_a_made_up_id_is_a_value_error():
-    """Contract §1.4, §2.10"""
+    """Contract §1.4 process sets, §2.10 errors"""
     from horovod.common.process_sets import _temp_process_set_object
     made_up = _temp_process_set_object(77)
     errors = [error_of(made_up.size), error_of(made_up.rank),
@@ -78,7 +78,7 @@ def test_a_made_up_id_is_a_value_error():
 
 @at_least(2)
 def test_a_set_has_size_and_ranks_of_its_members_only():
-    """Contract §1.4"""
+    """Contract §1.4 process sets"""
     with sets_of([SIZE - 1]) as last:
         size, rank, included = last.size(), error_of(last.rank), last.included()
         inside = last.rank() if included else None
@@ -300,7 +300,7 @@ def test_who_is_not_a_member_gets_a_value_error(verb):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_set_without_an_id_is_a_type_error(verb):
-    """Contract §2.10"""
+    """Contract §2.10 errors"""
     error = error_of(VERBS[verb], hvd.ProcessSet([0]))
     equal(hvd.allreduce(mine(), op=hvd.Sum), total())
     is_error(error, TypeError)
@@ -308,14 +308,14 @@ def test_a_set_without_an_id_is_a_type_error(verb):
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "barrier"])
 def test_a_set_with_a_made_up_id_is_a_value_error(verb):
-    """Contract §2.10"""
+    """Contract §2.10 errors"""
     from horovod.common.process_sets import _temp_process_set_object
     error = error_of(VERBS[verb], _temp_process_set_object(99))
     is_error(error, ValueError)
 
 
 def test_a_barrier_of_a_made_up_set_is_an_error():
-    """Contract §2.10 [a quirk of Horovod]"""
+    """Contract §2.10 errors [a quirk of Horovod]"""
     from horovod.common.process_sets import _temp_process_set_object
     is_error(error_of(hvd.barrier, process_set=_temp_process_set_object(99)), IndexError, ValueError)
 
@@ -339,7 +339,7 @@ def test_allreduce_in_a_set_reduces_its_members(op):
 
 @at_least(2)
 def test_grouped_allreduce_in_a_set_reduces_its_members():
-    """Contract §5"""
+    """Contract §5 process sets"""
     with halves() as (half, ranks):
         found = hvd.grouped_allreduce([mine((i + 1,)) for i in range(4)], op=hvd.Sum, process_set=half)
     for i, tensor in enumerate(found):
@@ -348,7 +348,7 @@ def test_grouped_allreduce_in_a_set_reduces_its_members():
 
 @at_least(2)
 def test_allgather_in_a_set_concatenates_by_set_rank():
-    """Contract §5, §2.8"""
+    """Contract §5 process sets, §2.8 details of ops"""
     with halves() as (half, ranks):
         found = hvd.allgather(mine((hvd.rank() + 1, 2)), process_set=half)
         group = hvd.grouped_allgather([mine((hvd.rank() + 1, 2)), mine((3,))], process_set=half)
@@ -380,7 +380,7 @@ def test_a_root_outside_the_set_is_a_value_error():
 
 @at_least(2)
 def test_alltoall_in_a_set_splits_by_set_rank():
-    """Contract §5, §2.8"""
+    """Contract §5 process sets, §2.8 details of ops"""
     with halves() as (half, ranks):
         splits = torch.arange(len(ranks), dtype=torch.int32) + half.rank()
         rows = torch.full((int(splits.sum()),), float(hvd.rank()))
@@ -393,7 +393,7 @@ def test_alltoall_in_a_set_splits_by_set_rank():
 
 @at_least(2)
 def test_reducescatter_in_a_set_shares_rows_among_members():
-    """Contract §5, §2.8"""
+    """Contract §5 process sets, §2.8 details of ops"""
     with halves() as (half, ranks):
         found = hvd.reducescatter(mine((7, 2)), op=hvd.Sum, process_set=half)
         average = hvd.reducescatter(mine((7, 2)), process_set=half)
@@ -416,7 +416,7 @@ def test_a_barrier_of_a_set_does_not_wait_for_others(shared_folder):
 
 @at_least(2)
 def test_one_name_may_be_in_flight_in_several_sets():
-    """Contract §2.4"""
+    """Contract §2.4 names of ops"""
     with halves() as (half, ranks):
         handles = [hvd.allreduce_async(mine(), name="shared", op=hvd.Sum, process_set=half),
                    hvd.allreduce_async(mine(), name="shared", op=hvd.Sum)]
@@ -459,7 +459,7 @@ def test_a_set_that_waits_does_not_hold_up_another(shared_folder):
 
 @at_least(2)
 def test_an_error_in_one_set_leaves_the_others_alone():
-    """Contract §5, §2.10"""
+    """Contract §5 process sets, §2.10 errors"""
     with halves() as (half, ranks):
         shape = (3 + (half.rank() == 0 and len(ranks) > 1),)
         error = error_of(hvd.allreduce, torch.ones(shape), name="wrong", process_set=half)
@@ -498,7 +498,7 @@ def test_adasum_and_join_are_for_the_global_set_only():
 
 @at_least(2)
 def test_broadcast_object_in_a_set_takes_a_global_root():
-    """Contract §2.13"""
+    """Contract §2.13 broadcast helpers"""
     with halves() as (half, ranks):
         found = hvd.broadcast_object({"from": hvd.rank()}, root_rank=ranks[-1], process_set=half)
     assert found == {"from": ranks[-1]}

@@ -22,7 +22,7 @@ def test_reducescatter_reduces_and_gives_the_first_ranks_a_row_more(dtype, op, s
 
 
 def test_without_an_op_reducescatter_averages():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     found = [hvd.reducescatter(mine((7, 2))), hvd.synchronize(hvd.reducescatter_async(mine((7, 2))))]
     for tensor in found:
         near(tensor, shared((7, 2), op="Average"))
@@ -44,7 +44,7 @@ def test_reducescatter_takes_a_tensor_without_elements(shape):
 
 
 def test_reducescatter_leaves_its_input_alone():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     tensor = mine((9, 2))
     hvd.reducescatter(tensor, op=hvd.Sum, prescale_factor=2.0)
     equal(tensor, mine((9, 2)))
@@ -60,7 +60,7 @@ def test_reducescatter_scales_before_and_after(dtype):
 
 
 def test_reducescatter_takes_arguments_by_position():
-    """Contract §2.2"""
+    """Contract §2.2 signatures"""
     P = hvd.global_process_set
     found = [hvd.reducescatter(mine((9,)), "position", hvd.Compression.none, hvd.Sum, P, 2.0, 0.5),
              hvd.synchronize(hvd.reducescatter_async(mine((9,)), "position", hvd.Sum, P, 2.0, 0.5))]
@@ -69,7 +69,7 @@ def test_reducescatter_takes_arguments_by_position():
 
 
 def test_reducescatter_is_compressed():
-    """Contract §2.2, §2.11"""
+    """Contract §2.2 signatures, §2.11 Compression"""
     found = hvd.reducescatter(mine((9, 2)), op=hvd.Sum, compression=hvd.Compression.fp16)
     equal(found, shared((9, 2)))
 
@@ -119,7 +119,7 @@ def test_reducescatter_only_sums_and_averages(op, verb):
 @at_least(2)
 @pytest.mark.parametrize("disagree", ["shape", "elements", "dtype", "prescale", "postscale", "op"])
 def test_ranks_that_disagree_about_a_reducescatter_all_get_an_error(disagree):
-    """Contract §2.10, §6.2 [Horovod tests this]"""
+    """Contract §2.10 errors, §6.2 negotiation [Horovod tests this]"""
     odd = hvd.rank() == SIZE - 1
     shape = {"shape": (6 + odd,), "elements": (2, 3) if odd else (6,)}.get(disagree, (6,))
     tensor = torch.ones(shape, dtype=torch.int32 if disagree == "dtype" and odd else torch.float32)
@@ -132,6 +132,6 @@ def test_ranks_that_disagree_about_a_reducescatter_all_get_an_error(disagree):
 
 
 def test_allgather_undoes_reducescatter():
-    """Contract §2.8"""
+    """Contract §2.8 details of ops"""
     whole = hvd.allgather(hvd.reducescatter(mine((13, 2)), op=hvd.Sum))
     near(whole, total((13, 2)))

@@ -55,7 +55,7 @@ def test_both_factors_are_applied(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_average_of_integers_is_truncated_toward_zero(dtype):
-    """Contract §2.6 [Horovod tests this]"""
+    """Contract §2.6 reductions [Horovod tests this]"""
     values = torch.tensor([hvd.rank() + 1, -hvd.rank() - 1, hvd.rank() * 3, -7, 7], dtype=dtype)
     found = hvd.allreduce(values)
     sums = sum(numpy.array([rank + 1, -rank - 1, rank * 3, -7, 7]) for rank in everyone())
@@ -64,7 +64,7 @@ def test_an_average_of_integers_is_truncated_toward_zero(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_are_truncated_per_rank_before_they_are_added(dtype):
-    """Contract §2.6 [Horovod tests this]"""
+    """Contract §2.6 reductions [Horovod tests this]"""
     values = torch.tensor([1, -1, 3, -3], dtype=dtype)
     before = hvd.allreduce(values, op=hvd.Sum, prescale_factor=0.5)
     after = hvd.allreduce(values, op=hvd.Sum, postscale_factor=0.5)
@@ -82,7 +82,7 @@ def test_an_integer_beyond_the_doubles_is_not_touched_by_factor_one():
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", ["Min", "Max", "Product"])
 def test_other_reductions_are_scaled_too(dtype, op):
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     found = hvd.allreduce(mine((6,), dtype), op=getattr(hvd, op), prescale_factor=2.0, postscale_factor=0.5)
     rows = torch.stack([of(rank, (6,), dtype) * 2 for rank in everyone()])
     expected = {"Min": rows.amin(0), "Max": rows.amax(0), "Product": rows.prod(0)}[op] * 0.5
@@ -97,7 +97,7 @@ def test_an_average_is_scaled_too(dtype):
 
 
 def test_half_precision_is_rounded_to_nearest_even():
-    """Contract §2.6, §6.15"""
+    """Contract §2.6 reductions, §6.15 data layout"""
     # The products 2049 and 3075 are half way between two numbers of half precision.
     values = torch.tensor([683.0, 1025.5 - 0.5], dtype=torch.float16)
     found = hvd.allreduce(values, op=hvd.Max, prescale_factor=3.0)
@@ -114,7 +114,7 @@ def test_a_factor_is_a_float_for_single_precision():
 
 
 def test_scaling_leaves_the_input_alone():
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     values = common(torch.float32)
     hvd.allreduce(values, op=hvd.Sum, prescale_factor=FACTOR, postscale_factor=FACTOR)
     equal(values, common(torch.float32))
@@ -124,7 +124,7 @@ def test_scaling_leaves_the_input_alone():
 @pytest.mark.parametrize("which", ["prescale_factor", "postscale_factor"])
 @pytest.mark.parametrize("verb", ["allreduce", "allreduce_", "grouped_allreduce", "reducescatter"])
 def test_factors_that_differ_between_ranks_are_an_error(which, verb):
-    """Contract §2.6, §2.10"""
+    """Contract §2.6 reductions, §2.10 errors"""
     argument = [torch.ones(4)] if "grouped" in verb else torch.ones(4)
     error = error_of(getattr(hvd, verb), argument, op=hvd.Sum, name="factors", **{which: 1.0 + hvd.rank()})
     found = hvd.allreduce(common(torch.float32), op=hvd.Sum)
@@ -134,7 +134,7 @@ def test_factors_that_differ_between_ranks_are_an_error(which, verb):
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1e-30])
 def test_a_factor_may_be_zero_negative_or_tiny(factor):
-    """Contract §2.6"""
+    """Contract §2.6 reductions"""
     found = hvd.allreduce(torch.ones(5), op=hvd.Sum, prescale_factor=factor)
     near(found, torch.full((5,), numpy.float32(factor).item() * SIZE))
 

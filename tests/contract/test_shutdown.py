@@ -40,7 +40,7 @@ def test_a_shutdown_of_one_rank_ends_the_ops_of_the_others():
 @at_least(2)
 @pytest.mark.parametrize("verb", ["allgather_async", "alltoall_async", "reducescatter_async", "broadcast_async"])
 def test_pending_ops_of_every_verb_end_with_an_error(verb):
-    """Contract §6.12"""
+    """Contract §6.12 shutdown and failure"""
     arguments = (torch.ones(12), 1) if "broadcast" in verb else (torch.ones(12),)
     handle, submitted = None, None
     if hvd.rank():
@@ -62,7 +62,7 @@ def test_pending_ops_of_every_verb_end_with_an_error(verb):
 
 @at_least(2)
 def test_a_barrier_and_a_join_end_with_an_error_too(shared_folder):
-    """Contract §6.12"""
+    """Contract §6.12 shutdown and failure"""
     for waits in (hvd.barrier, hvd.join):
         hvd.allreduce(mine(), name="together")
         if hvd.rank() == 0:
@@ -78,7 +78,7 @@ def test_a_barrier_and_a_join_end_with_an_error_too(shared_folder):
 
 
 def test_ranks_shut_down_together_and_start_again_many_times():
-    """Contract §6.12"""
+    """Contract §6.12 shutdown and failure"""
     for turn in range(15):
         hvd.allreduce(mine(), name=f"turn.{turn}")
         hvd.shutdown()  # there is no barrier, so that some ranks are earlier than others
@@ -87,7 +87,7 @@ def test_ranks_shut_down_together_and_start_again_many_times():
 
 
 def test_a_restart_with_pending_handles_of_its_own():
-    """Contract §6.12, §2.3"""
+    """Contract §6.12 shutdown and failure, §2.3 handles"""
     handle = hvd.allreduce_async(mine(), name="pending") if hvd.rank() == 0 and SIZE > 1 else None
     hvd.barrier()
     hvd.shutdown()

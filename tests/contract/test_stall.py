@@ -29,7 +29,7 @@ def told(job, words):
 
 @alone
 def test_a_warning_names_the_missing_ranks_and_the_tensors(tmp_path):
-    """Contract §6.9"""
+    """Contract §6.9 stall inspector"""
     with Job(tmp_path, 2, PROGRAM, **CHECK) as job:
         text = told(job, "Missing ranks:")
         job.say("go")
@@ -58,7 +58,7 @@ def test_a_long_list_of_tensors_is_cut_short(tmp_path):
 
 @alone
 def test_each_missing_rank_has_a_line_of_its_own(tmp_path):
-    """Contract §6.9"""
+    """Contract §6.9 stall inspector"""
     with Job(tmp_path, 3, """
             hvd.init()
             if hvd.rank():
@@ -88,7 +88,7 @@ def test_after_the_shutdown_time_all_ranks_get_an_error(tmp_path):
 
 @alone
 def test_a_shutdown_time_below_the_check_time_is_ignored(tmp_path):
-    """Contract §6.9"""
+    """Contract §6.9 stall inspector"""
     with Job(tmp_path, 2, PROGRAM, HOROVOD_STALL_CHECK_TIME_SECONDS=2, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=1) as job:
         told(job, "Missing ranks:")
         job.say("go")
@@ -114,7 +114,7 @@ def test_the_check_can_be_switched_off(tmp_path):
 
 @alone
 def test_a_set_is_watched_too_and_its_ranks_are_global(tmp_path):
-    """Contract §6.9, §5"""
+    """Contract §6.9 stall inspector, §5 process sets"""
     with Job(tmp_path, 3, """
             late = hvd.ProcessSet([1, 2])
             hvd.init(process_sets=[late])
@@ -187,7 +187,7 @@ def test_a_message_has_its_time_unless_that_is_hidden(hidden, tmp_path):
 
 @alone
 def test_warnings_go_to_standard_error(tmp_path):
-    """Contract §6.14"""
+    """Contract §6.14 logging"""
     with Job(tmp_path, 2, PROGRAM, options=["--output-filename", str(tmp_path / "out")], **CHECK) as job:
         wait_for(lambda: any("Missing ranks:" in each.read_text() for each in (tmp_path / "out").glob("rank.*/stderr"))
                  or job.process.poll() is not None, "the warning", 30)

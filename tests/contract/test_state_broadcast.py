@@ -216,7 +216,7 @@ def test_the_state_of_sparse_embeddings_is_broadcast(base):
 
 @at_least(2)
 def test_training_goes_on_from_a_checkpoint_of_the_root():
-    """Contract §2.13 [Horovod tests this]"""
+    """Contract §2.13 broadcast helpers [Horovod tests this]"""
     def train(model, optimizer, steps):
         for _ in range(steps):
             optimizer.zero_grad()

@@ -47,7 +47,7 @@ def compare(dimensions, count=lambda rank: 6, dtype=torch.float32, steps=2, **op
 
 @pytest.mark.parametrize("dimensions", SHAPES)
 def test_it_normalises_as_if_all_ranks_were_one_batch(dimensions):
-    """Contract §2.14"""
+    """Contract §2.14 SyncBatchNorm"""
     compare(dimensions)
 
 
@@ -70,13 +70,13 @@ def test_its_options_are_those_of_batch_norm(options):
 
 
 def test_double_precision_is_kept():
-    """Contract §2.14"""
+    """Contract §2.14 SyncBatchNorm"""
     ours, _ = compare("3-D", dtype=torch.float64)
     assert ours.running_mean.dtype == torch.float64
 
 
 def test_gradients_of_weight_and_bias_stay_local():
-    """Contract §2.14"""
+    """Contract §2.14 SyncBatchNorm"""
     layer = hvd.SyncBatchNorm(5)
     layer(batch_of(hvd.rank(), (5,))).backward(torch.full((6, 5), float(hvd.rank() + 1)))
     near(layer.bias.grad, torch.full((5,), 6.0 * (hvd.rank() + 1)))
@@ -102,12 +102,12 @@ def test_in_evaluation_ranks_need_not_meet():
 
 @pytest.mark.parametrize("shape", [(5,), ()])
 def test_fewer_than_two_dimensions_are_a_value_error(shape):
-    """Contract §2.14"""
+    """Contract §2.14 SyncBatchNorm"""
     is_error(error_of(hvd.SyncBatchNorm(5), torch.ones(shape)), ValueError)
 
 
 def test_it_is_a_batch_norm_of_torch():
-    """Contract §2.14"""
+    """Contract §2.14 SyncBatchNorm"""
     from torch.nn.modules.batchnorm import _BatchNorm
     layer = hvd.SyncBatchNorm(5, 1e-3, 0.2, True, True)
     assert isinstance(layer, _BatchNorm) and (layer.num_features, layer.eps, layer.momentum) == (5, 1e-3, 0.2)
@@ -129,7 +129,7 @@ def test_several_layers_one_after_the_other_work():
 
 
 def test_a_model_with_it_trains_as_one_process_does():
-    """Contract §2.14, §2.12"""
+    """Contract §2.14 SyncBatchNorm, §2.12 DistributedOptimizer"""
     def made(norm):
         torch.manual_seed(5)
         return torch.nn.Sequential(torch.nn.Linear(5, 4), norm(4), torch.nn.Linear(4, 1))

@@ -143,7 +143,7 @@ def test_every_op_has_its_word(op, shared_folder):
                                           ("grouped_allgather", "grouped_allgather"),
                                           ("grouped_reducescatter", "grouped_reducescatter")])
 def test_members_of_a_group_are_numbered(verb, prefix, shared_folder):
-    """Contract §2.4"""
+    """Contract §2.4 names of ops"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         error = error_of(getattr(hvd, verb), [torch.ones(4), torch.ones(8)], name="base")
@@ -153,7 +153,7 @@ def test_members_of_a_group_are_numbered(verb, prefix, shared_folder):
 
 
 def test_unnamed_ops_are_called_by_their_handle(shared_folder):
-    """Contract §2.4"""
+    """Contract §2.4 names of ops"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         hvd.allreduce(torch.ones(3))
@@ -293,7 +293,7 @@ def test_a_path_that_cannot_be_written_leaves_the_runtime_usable(path):
 
 @at_least(2)
 def test_ops_of_process_sets_are_in_the_timeline(shared_folder):
-    """Contract §6.10, §5"""
+    """Contract §6.10 timeline, §5 process sets"""
     path = shared_folder / "timeline.json"
     with restarted(HOROVOD_TIMELINE=path):
         added = hvd.add_process_set([0])
@@ -339,7 +339,7 @@ def test_the_file_is_valid_after_the_job_was_killed(tmp_path):
 
 @alone
 def test_the_timeline_of_an_ended_job_is_complete(tmp_path):
-    """Contract §6.10"""
+    """Contract §6.10 timeline"""
     path = tmp_path / "timeline.json"
     with Job(tmp_path, 2, """
             hvd.init()

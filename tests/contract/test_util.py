@@ -168,21 +168,21 @@ def test_the_package_tells_what_it_was_built_against():
 # ---- exceptions
 
 def test_exceptions_are_of_their_kinds():
-    """Contract §1.5"""
+    """Contract §1.5 exceptions"""
     assert issubclass(exceptions.HorovodInternalError, RuntimeError)
     assert issubclass(exceptions.HostsUpdatedInterrupt, RuntimeError)
     assert issubclass(exceptions.HorovodVersionMismatchError, ImportError)
 
 
 def test_an_interrupt_tells_whether_to_skip_the_sync():
-    """Contract §1.5"""
+    """Contract §1.5 exceptions"""
     assert exceptions.HostsUpdatedInterrupt().skip_sync is False
     assert exceptions.HostsUpdatedInterrupt(True).skip_sync is True
     assert exceptions.HostsUpdatedInterrupt(skip_sync=True).skip_sync is True
 
 
 def test_a_mismatch_tells_the_versions():
-    """Contract §1.5"""
+    """Contract §1.5 exceptions"""
     error = exceptions.HorovodVersionMismatchError("pytorch", "1.0", "2.0")
     assert (error.name, error.version, error.installed_version) == ("pytorch", "1.0", "2.0")
     text = exceptions.get_version_mismatch_message("pytorch", "1.0", "2.0")

@@ -138,7 +138,7 @@ class Configuration(unittest.TestCase):
         self.assertIn("refused: ", done.stdout, done)
         self.assertIn("site.yaml, line 1: the line is not of the form 'key: value'", done.stdout, done)
 
-    def test_sites_file_that_everybody_may_write_is_passed_over(self):
+    def test_sites_file_that_everybody_may_write_is_ignored(self):
         program = self.folder / "prefix" / "bin" / "horovodrun"
         program.parent.mkdir(parents=True)
         shutil.copy(HOROVODRUN, program)

@@ -135,7 +135,8 @@ class Keeper(LauncherTest):
         self.assertEqual(unpacked(job.output), b"ready\nSIGUSR1\n")
 
     def test_does_not_hand_on_what_a_launcher_sent_to_all_processes_of_its_host(self):
-        """SIGUSR2 goes to the gate only. The rank gets it after all other signals."""
+        """SIGUSR2 goes to the gate only, which is the process between launcher and keeper. The rank gets it after all
+        other signals."""
         for one, asked in ((signal.SIGUSR1, False), (signal.SIGTERM, True)):
             job = Kept(f"exec {sys.executable} -c 'import os, signal, sys\n"
                        "for one in (signal.SIGUSR1, signal.SIGTERM):\n"

@@ -197,7 +197,7 @@ class Stops(LauncherTest):
         self.finish(job, 0)
 
     def test_rank_that_has_not_shut_down_keeps_nobody_else(self):
-        # Rank 0 has to agree to the end. If it does not answer for 10 s, a rank leaves alone. Another rank may hear of
+        # Rank 0 has to agree to the end. If it does not answer for 10 s, a rank leaves alone. Another rank may learn of
         # that before its own 10 s are over.
         for victim in (1, 0):
             job, process = self.stop("shutdown", victim)

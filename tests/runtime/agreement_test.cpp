@@ -142,7 +142,7 @@ class Forest {
   std::vector<RankModel*>& ranks() { return ranks_; }
   std::mt19937& random() { return random_; }
   NodeAgreement& agreement(int node) { return *nodes_[static_cast<std::size_t>(node)]->agreement; }
-  std::vector<std::pair<int, std::string>> losses;  // (node that heard of a loss, reason)
+  std::vector<std::pair<int, std::string>> losses;  // a node that has learned of a loss, and the reason
 
   std::vector<std::string> answers;  // "slot or name: ranks that are missing"
 

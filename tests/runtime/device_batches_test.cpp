@@ -368,7 +368,7 @@ TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_
   }
 }
 
-// The survivor's stream never reaches its tensor. The survivor must hear of the loss nevertheless.
+// The survivor's stream never reaches its tensor. The survivor must learn of the loss nevertheless.
 TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
   for (bool is_direct : {false, true}) {
     Ensemble ensemble(testing::made_up_world({2}));

@@ -33,7 +33,7 @@ class Stage:
 
 
 def parse(text):
-    """The stages, and a list of the errors."""
+    """Returns the stages of a definition, and a list of its errors."""
     stages, faults = [], []
     lines_of_section = None
     for number, line in enumerate(text.splitlines(), 1):

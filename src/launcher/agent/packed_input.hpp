@@ -22,8 +22,8 @@ class PackedInput {
   int source() const { return from_.get(); }
   int target() const { return to_.get(); }
   void add_to(std::vector<pollfd>& polled) const;
-  // Passes on what can be passed on without waiting. Returns what horovodrun has to know about the input, if there is
-  // news.
+  // Passes on what can be passed on without waiting. Returns a report for horovodrun if something about the input has
+  // changed.
   std::optional<InputTaken> relay();
 
  private:

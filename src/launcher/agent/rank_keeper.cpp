@@ -259,7 +259,7 @@ class Keeper {
   }
 
   milliseconds grace_;
-  posix::FileDescriptor gate_;  // brings signals as bytes
+  posix::FileDescriptor gate_;  // the pipe from the gate, which brings each signal as a byte
   struct FromGate {
     int signal;
     Deadline until;  // the time when the signal is passed on

@@ -14,7 +14,7 @@ struct HostNews {
   enum class Kind {
     complaint,   // ssh, or the shell on the host, has printed a message
     unusable,    // the host will not get ready
-    lost,        // the job runs there, and nothing is heard of its agent or host any more
+    lost,        // the job runs on the host, but the host or its agent gives no sign of life any more
     taken_over,  // the agent of this machine was killed; horovodrun has adopted its children
   };
   Kind kind;

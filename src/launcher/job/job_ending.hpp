@@ -1,5 +1,5 @@
 #pragma once
-// The end of a job, from the wish for it until nothing of the job is left on any host. The agents end the processes
+// The end of a job, from the request for it until nothing of the job is left on any host. The agents end the processes
 // below them. If the agent of this machine was killed, horovodrun has adopted the agent's children and ends them here.
 #include <chrono>
 
@@ -22,7 +22,8 @@ class JobEnding {
   void hurry();            // ends the grace now
   void take_over(HostLink& here);
 
-  // Call it when an agent was heard of. Much output may come before the end, so only silence is a reason to give up.
+  // Call it when an agent has sent something. Much output may come before the end, so only silence is a reason to give
+  // up.
   void hear() { gives_up_at_.put_off(patience); }
   void step();  // does what is due now
   bool has_given_up() const { return gives_up_at_.has_rung(); }

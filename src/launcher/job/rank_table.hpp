@@ -1,5 +1,5 @@
 #pragma once
-// What horovodrun has heard of each rank of a job.
+// What the agents have reported about each rank of a job.
 #include <cstddef>
 #include <vector>
 

@@ -15,7 +15,8 @@ namespace hvd::launcher::staging {
 // staged environment. The caller has a single thread. When this function fails, the stagers' error messages are on
 // standard error already.
 Status stage(Flags& flags, const Environment& environment, std::span<char* const> arguments);
-// Fails if a node could not be asked. The job has ended by then, so the failure does not change its result.
+// Fails if the environment could not be removed from some node. The job has ended by then, so this does not change its
+// result.
 Status remove_staged(const Flags& flags, const Environment& environment, std::span<char* const> arguments);
 
 }  // namespace hvd::launcher::staging

@@ -114,7 +114,7 @@ Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& 
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
 }
 
-// Returns the variables of a step around us. srun would take them for wishes about the new step.
+// Returns the variables of a step around this process. srun would take them for options of the new step.
 std::vector<std::string> of_the_step_around(const Environment& environment) {
   if (!environment.has("SLURM_STEP_ID")) return {};
   std::vector<std::string> names;

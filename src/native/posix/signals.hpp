@@ -13,10 +13,10 @@ namespace hvd::posix {
 
 struct SignalEvent {
   int signal = 0;
-  pid_t sender = 0;  // the child for which the kernel queued SIGCHLD; it is the first child with news
+  pid_t sender = 0;  // the child for which the kernel queued SIGCHLD; it is the first child whose state has changed
 };
 
-// The news that SIGCHLD reports.
+// The changes of children that SIGCHLD reports.
 enum class ChildNews { ends, ends_and_stops };
 
 // Blocks some signals for the calling thread (and for the threads that it starts later) and makes them readable.

@@ -6,9 +6,9 @@ class CheckpointCallback:
 
         model.fit(data, epochs=90, callbacks=[CheckpointCallback(checkpointer)])
 
-    It depends on no framework: any loop may call the methods, and must end when `model.stop_training` is true. Steps are
-    counted over all epochs, from the step that the checkpointer restored. Afterwards look at checkpointer.stopped, and
-    end with checkpointer.exit_code if it is true.
+    It depends on no framework: any loop may call the methods, and must end when `model.stop_training` is true. Steps
+    are counted over all epochs, from the step that the checkpointer restored. Afterwards look at checkpointer.stopped,
+    and end with checkpointer.exit_code if it is true.
     """
 
     def __init__(self, checkpointer):
