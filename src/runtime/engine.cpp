@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
-#include "native/posix/affinity.hpp"
 #include "native/posix/thread.hpp"
+#include "runtime/thread_affinity.hpp"
 
 namespace hvd::runtime {
 
@@ -51,6 +50,8 @@ Engine::Engine(Parts parts)
       handles_(*parts.handles),
       observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
+      stop_point_([this] { wake(); }),
+      outbox_(board_, counters_),
       departure_(departure_settings(parts)),
       stalls_(*parts.config) {
   auto sets = std::make_shared<ProcessSets>(world_.size());
@@ -60,7 +61,7 @@ Engine::Engine(Parts parts)
   runner.world = &world_;
   runner.counters = &counters_;
   runner.observers = &observers_.all();
-  runner.send = [this](const Request& request) { send(request); };
+  runner.send = [this](const Request& request) { outbox_.send(request); };
   runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
     has_finished_some_ = true;
     if (error == nullptr)
@@ -127,30 +128,9 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
-// Binds the engine's thread to the core that HOROVOD_THREAD_AFFINITY names for this local rank. If the list does not
-// fit, a warning is written, and the thread is not bound.
-void Engine::choose_core() const {
-  if (config_.thread_affinity.empty()) return;
-  const std::string& text = config_.thread_affinity;
-  std::vector<std::string> cores = items_of(text);
-  auto local_rank = static_cast<std::size_t>(layout_.node.me.value);
-  auto ranks = static_cast<std::size_t>(layout_.node.size());
-  auto mask =
-      cores.size() < ranks ? Result<posix::CpuMask>(posix::CpuMask()) : posix::CpuMask::parse(cores[local_rank]);
-  Status bound =
-      !mask ? Status(mask.error())
-      : mask->count() == 1
-          ? posix::set_affinity(*mask)
-          : Status(Error(ErrorCode::invalid_argument,
-                         "expected a core for each of the " + std::to_string(ranks) + " ranks of the node, 0,4,8,12"));
-  if (!bound)
-    log::error("HOROVOD_THREAD_AFFINITY=" + text + " is not followed on " + describe(world_, world_.rank) + ": " +
-               bound.error().message);
-}
-
 void Engine::run(Deadline start_deadline) {
   is_engine_thread = true;
-  choose_core();
+  choose_core(world_, config_, layout_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   observers_.open();
   connect(start_deadline);
@@ -241,7 +221,7 @@ bool Engine::progress() {
   if (departure_.phase() == Departure::Phase::running) news |= run_batches();
   if (hear_of_the_end()) return true;
   news |= follow_departure();
-  if (!departure_.has_ended()) news |= send_waiting();
+  if (!departure_.has_ended()) news |= outbox_.send_waiting();
   return news;
 }
 
@@ -257,7 +237,7 @@ bool Engine::hear_of_the_end() {
   }
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
-  pass_on_stop_point();
+  stop_point_.pass_on(outbox_);
   return false;
 }
 
@@ -276,7 +256,7 @@ void Engine::carry_out(const Departure::Step& step) {
   std::visit(Overloaded{
                  [](const Departure::GoOn&) {},
                  [](const Departure::WaitUntil&) {},
-                 [&](const Departure::SendWish& it) { send(ShutdownRequest{it.reason}); },
+                 [&](const Departure::SendWish& it) { outbox_.send(ShutdownRequest{it.reason}); },
                  [](const Departure::Warn& it) { log::warning(std::string(it.text)); },
                  [&](const Departure::AnnounceLoss& it) { board_.announce_lost(it.lost, it.why); },
                  [&](const Departure::TellNeighbours& it) {
@@ -328,9 +308,9 @@ void Engine::introduce(Operation& operation) {
     board_.arrive(entry.slot);
   } else if (operation.signature.verb == Verb::join) {
     board_.announce_arrivals();  // earlier submissions must not arrive after the ballot
-    send(JoinRequest{note_what_precedes_a_join() == 0});
+    outbox_.send(JoinRequest{note_what_precedes_a_join() == 0});
   } else {
-    send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
+    outbox_.send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
   }
 }
 
@@ -377,44 +357,12 @@ void Engine::execute(const Record& record) {
                  [&](const RemoveSetRecord& it) { remove_set(it.set); },
                  [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
                  [&](const PublishedRecord& it) { runner_->published(it); },
-                 [&](const StopPointRecord& it) { take_stop_point(it); },
+                 [&](const StopPointRecord& it) {
+                   stop_point_.take(it, records_read_);
+                   if (leader_) leader_->await_heed();
+                 },
              },
              record);
-}
-
-void Engine::take_stop_point(const StopPointRecord& record) {
-  auto point =
-      std::make_unique<const StopPoint>(StopPoint{records_read_, record.by, record.cause, std::string(record.reason)});
-  stop_point_.store(point.get(), std::memory_order_release);
-  owned_stop_point_ = std::move(point);
-  if (leader_) leader_->await_heed();
-}
-
-void Engine::wish_stop_point(StopCause cause, std::string reason) {
-  {
-    std::lock_guard lock(stop_point_mutex_);
-    if (!stop_point_wish_) stop_point_wish_ = {cause, std::move(reason)};
-  }
-  has_stop_news_.store(true, std::memory_order_release);
-  wake();
-}
-
-bool Engine::heed(const StopPoint& point, std::uint64_t synchronised) {
-  if (synchronised <= point.record) return false;
-  if (!has_heeded_.exchange(true)) {
-    has_stop_news_.store(true, std::memory_order_release);
-    wake();
-  }
-  return true;
-}
-
-// What other threads of this rank have left to be said about the stop point.
-void Engine::pass_on_stop_point() {
-  if (!has_stop_news_.load(std::memory_order_relaxed) || !has_stop_news_.exchange(false)) return;
-  std::lock_guard lock(stop_point_mutex_);
-  if (stop_point_wish_ && !std::exchange(has_sent_wish_, true))
-    send(StopPointRequest{stop_point_wish_->first, stop_point_wish_->second});
-  if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) send(HeededRequest{});
 }
 
 // Settles the operation in flight under the name.
@@ -604,7 +552,7 @@ void Engine::settle(Operation& operation, const Error* error) {
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();
   operation.entry->submitted = nullptr;
-  if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) send(JoinRequest{true});
+  if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) outbox_.send(JoinRequest{true});
   if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
   const Callback on_done = operation.extras.on_done;
@@ -650,24 +598,9 @@ void Engine::take_last_submissions() {
   }
 }
 
-void Engine::send(const Request& request) {
-  encode(request, scratch_);
-  counters_.requests_sent.add();
-  if (!unsent_.empty() || !board_.send_request(scratch_)) unsent_.push_back(scratch_);
-}
-
-bool Engine::send_waiting() {
-  bool news = false;
-  while (!unsent_.empty() && board_.send_request(unsent_.front())) {
-    unsent_.pop_front();
-    news = true;
-  }
-  return news;
-}
-
 std::chrono::nanoseconds Engine::longest_sleep() const {
   // Nothing announces that a ring has room again. Therefore the engine looks after this time.
-  if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
+  if (outbox_.has_waiting() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
   if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
@@ -700,7 +633,7 @@ bool Engine::watch_for_stalls() {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   } else if (!is_halted(world_, leader)) {
-    send(stall);
+    outbox_.send(stall);
     // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
     if (final && stall.missing.value >= 0)
       departure_.stalled(

@@ -30,21 +30,15 @@
 #include "runtime/leader.hpp"
 #include "runtime/observers/registry.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/outbox.hpp"
 #include "runtime/patience.hpp"
 #include "runtime/process_sets.hpp"
 #include "runtime/runner.hpp"
 #include "runtime/stall.hpp"
+#include "runtime/stop_point.hpp"
 #include "runtime/teams.hpp"
 
 namespace hvd::runtime {
-
-// Where all ranks leave their loops (StopPointRecord).
-struct StopPoint {
-  std::uint64_t record = 0;  // number of it in the log
-  Rank by;
-  StopCause cause = StopCause::program;
-  std::string reason;
-};
 
 class Engine {
  public:
@@ -77,12 +71,7 @@ class Engine {
   // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
   // end.
   void report_lost(Rank peer);
-  // Any thread: all ranks should leave their loops soon. The first wish of any rank counts.
-  void wish_stop_point(StopCause cause, std::string reason);
-  // Any thread: null until it is agreed on; valid as long as the engine.
-  const StopPoint* stop_point() const { return stop_point_.load(std::memory_order_acquire); }
-  // Any thread: whether who has synchronised up to this record leaves its loop. The others are told that it does.
-  bool heed(const StopPoint& point, std::uint64_t synchronised);
+  StopPointOfRank& stop_point() { return stop_point_; }
   // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;
   // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
@@ -112,12 +101,9 @@ class Engine {
   };
 
   void run(Deadline start_deadline);
-  void choose_core() const;
   void connect(Deadline deadline);
   bool progress();
   bool hear_of_the_end();
-  void pass_on_stop_point();
-  void take_stop_point(const StopPointRecord& record);
   bool follow_departure();
   void carry_out(const Departure::Step& step);
   void hold_back();
@@ -145,8 +131,6 @@ class Engine {
   static void tell(const Callback& on_done, const Error* error);
   void end(const Error& reason);
   void take_last_submissions();
-  void send(const Request& request);
-  bool send_waiting();
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
   Clock::time_point waits_since(const Operation& operation) const;
@@ -167,10 +151,7 @@ class Engine {
   std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
-  std::mutex stop_point_mutex_;  // guards the wish
-  std::optional<std::pair<StopCause, std::string>> stop_point_wish_;
-  std::atomic<bool> has_stop_news_{false}, has_heeded_{false};
-  std::atomic<const StopPoint*> stop_point_{nullptr};
+  StopPointOfRank stop_point_;
   mutable std::mutex sets_mutex_;
   std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
@@ -178,8 +159,8 @@ class Engine {
   std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; start() waits for it
 
   // Only the engine's thread uses these:
-  std::unique_ptr<const StopPoint> owned_stop_point_;
-  bool has_sent_wish_ = false, has_sent_heed_ = false;
+  Counters counters_;
+  Outbox outbox_;
   Departure departure_;
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
@@ -192,13 +173,10 @@ class Engine {
   int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;
   RecordStorage storage_;
-  std::list<Buffer> unsent_;
-  Buffer scratch_;
   std::unique_ptr<Runner> runner_;
   StallWatch stalls_;
   Clock::time_point batch_moved_;   // the last time that a batch began or ended
   bool has_finished_some_ = false;  // operations have ended since the last look at the batches
-  Counters counters_;
 };
 
 }  // namespace hvd::runtime

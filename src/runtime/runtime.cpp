@@ -222,7 +222,7 @@ Result<bool> Runtime::should_stop(int number) {
   if (point == nullptr && number == 0) return false;
   auto set = process_set(number);
   if (!set) return set.error();
-  return point != nullptr && engine_->heed(*point, synchronised(handles_.runtime(), set->id));
+  return point != nullptr && engine_->stop_point().heed(*point, synchronised(handles_.runtime(), set->id));
 }
 
 Status Runtime::check(const Signature& signature, const ProcessSet& set) const {

@@ -83,8 +83,8 @@ class Runtime {
   // Whether the calling thread should leave its loop: true at the same step on all ranks of the set. `number` is the
   // user's.
   Result<bool> should_stop(int number);
-  void wish_stop_point(StopCause cause, std::string reason) { engine_->wish_stop_point(cause, std::move(reason)); }
-  const StopPoint* stop_point() const { return engine_->stop_point(); }
+  void wish_stop_point(StopCause cause, std::string reason) { engine_->stop_point().wish(cause, std::move(reason)); }
+  const StopPoint* stop_point() const { return engine_->stop_point().get(); }
   // Returns null if this rank has no device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
