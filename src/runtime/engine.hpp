@@ -25,6 +25,7 @@
 #include "control/node_board.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/departure.hpp"
+#include "runtime/follower.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/leader.hpp"
@@ -77,7 +78,7 @@ class Engine {
   // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
   bool has_ended_in_order() const { return departure_.is_in_order(); }
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
-  std::shared_ptr<const ProcessSets> sets() const;
+  std::shared_ptr<const ProcessSets> sets() const { return follower_.sets(); }
   // Only after start(); for reports.
   const Teams& teams_of_world() const { return runner_->world().teams(); }
   // Only after stop(): destroys the links, which nothing uses any more.
@@ -86,20 +87,8 @@ class Engine {
   ObserverRegistry& observers() { return observers_; }
 
  private:
-  // This rank's knowledge of a slot.
-  struct SlotUse {
-    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or the op was not submitted here
-    bool is_transient = false;
-    // Set if other ranks have submitted the op, but this rank has joined and has not.
-    std::unique_ptr<std::pair<OpName, Signature>> of_others;
-  };
-  // An operation that replaces one which this rank has not submitted.
-  struct StandIn {
-    NameEntry entry;
-    Operation operation;
-    bool is_in_use = false;
-  };
-
+  Runner::Parts parts_of_runner(const Parts& parts);
+  Follower::Parts parts_of_follower(const Parts& parts);
   void run(Deadline start_deadline);
   void connect(Deadline deadline);
   bool progress();
@@ -108,29 +97,10 @@ class Engine {
   void carry_out(const Departure::Step& step);
   void hold_back();
   bool take_submissions();
-  void introduce(Operation& operation);
-  int note_what_precedes_a_join();
   bool read_log();
   void execute(const Record& record);
-  void learn_slot(const GiveRecord& record);
-  void forget_slot(SlotId slot);
-  void give_back(SlotId slot);
-  void queue_batch(const BatchRecord& record);
-  Operation& part_in(SlotId slot);
-  Operation& stand_in(OpNameView name, const Signature& signature);
-  void fail(const FailRecord& record);
-  void take_note_of_join(const JoinRecord& record);
-  void end_joins(const AllJoinedRecord& record);
-  void add_set(const AddSetRecord& record);
-  void remove_set(ProcessSetId id);
-  void change_sets(const std::function<void(ProcessSets&)>& change);
-  std::vector<bool> members_on_my_node(const ProcessSet& set) const;
-  void settle_by_name(OpNameView name, const Error* error);
   bool run_batches();
-  void settle(Operation& operation, const Error* error);
-  static void tell(const Callback& on_done, const Error* error);
   void end(const Error& reason);
-  void take_last_submissions();
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
   Clock::time_point waits_since(const Operation& operation) const;
@@ -140,7 +110,6 @@ class Engine {
   const topology::Layout& layout_;
   control::NodeBoard& board_;
   const connections::NetPeers* net_;  // null on one node
-  OperationTable& operations_;
   Handles& handles_;
   ObserverRegistry observers_;
   bool spin_;
@@ -152,8 +121,6 @@ class Engine {
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
   StopPointOfRank stop_point_;
-  mutable std::mutex sets_mutex_;
-  std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
   std::atomic<std::uint32_t> started_{0};  // 1: running, 2: failed; start() waits for it
@@ -165,15 +132,9 @@ class Engine {
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
   std::unique_ptr<Leader> leader_;                  // on the lowest rank of each node
-  std::vector<SlotUse> slots_;                      // by slot
-  std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
-  std::list<StandIn> stand_ins_;
-  std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
-  bool has_joined_ = false;   // this rank has joined
-  int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
-  std::uint64_t records_read_ = 0;
   RecordStorage storage_;
   std::unique_ptr<Runner> runner_;
+  Follower follower_;
   StallWatch stalls_;
   Clock::time_point batch_moved_;   // the last time that a batch began or ended
   bool has_finished_some_ = false;  // operations have ended since the last look at the batches
