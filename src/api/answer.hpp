@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "api/horovod.h"
 #include "base/result.hpp"
@@ -17,6 +18,8 @@ std::string& last_error();
 hvd_status status_of(ErrorCode code);
 hvd_status fail(ErrorCode code, std::string message);
 hvd_status fail(const Error& error);
+// What the ranks fail with together has a name of its own (base/error_ids).
+std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout);
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found);
 
 // Copies the caller's struct into `ours`. The caller's header may be older or newer than ours. Fields that an older

@@ -1,5 +1,7 @@
 #pragma once
-// The struct behind hvd_runtime. horovod.cpp uses it, and tests that make runtimes themselves.
+// The struct behind hvd_runtime, and who may use it. For all C functions that take one, and for tests that make
+// runtimes themselves.
+#include <atomic>
 #include <memory>
 
 #include "api/horovod.h"
@@ -11,8 +13,18 @@ struct hvd_runtime {
 
 namespace hvd::api {
 
+// Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
+inline std::atomic<bool> is_forked_child{false};
+hvd_status in_forked_child();
+
 // There is a runtime, and this process may use it: it is no forked child. Else why not, as the answer.
-bool usable(const hvd_runtime* runtime);
+inline bool usable(const hvd_runtime* runtime) {
+  return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
+}
 hvd_status why_unusable(const hvd_runtime* runtime);
+
+// Refuses a function that waits when it is called in a callback: callbacks run on the engine's thread, and all
+// operations wait for that thread.
+bool refuse_in_callback(const char* function);
 
 }  // namespace hvd::api
