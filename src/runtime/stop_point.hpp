@@ -38,7 +38,8 @@ class StopPointOfRank {
   // ---- the engine's thread
   // `number` is that of the record in the log.
   void take(const StopPointRecord& record, std::uint64_t number);
-  // What other threads of this rank have left to be said about the stop point.
+  // Sends the leader this rank's wish, and that the rank heeds the stop point, each once: other threads only note them
+  // here, since the engine's thread alone may send.
   void pass_on(Outbox& outbox) {
     if (has_news_.load(std::memory_order_relaxed) && has_news_.exchange(false)) pass_on_news(outbox);
   }
