@@ -30,6 +30,15 @@ hvd_status fail(const Error& error) {
   return fail(error.code, error.message);
 }
 
+std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {
+  switch (code) {
+    case ErrorCode::mismatch: return "HVD2101";
+    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::timeout: return of_timeout;
+    default: return otherwise;
+  }
+}
+
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found) {
   return fail(ErrorCode::invalid_argument, std::string(name) + ".struct_size is " + std::to_string(found) +
                                                "; set it to sizeof(" + name + "), here " + std::to_string(expected));

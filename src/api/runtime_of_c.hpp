@@ -1,5 +1,7 @@
 #pragma once
-// The struct behind hvd_runtime. horovod.cpp uses it, and so do tests that make runtimes themselves.
+// The struct behind hvd_runtime, and the check that a caller may use it. All C functions that take an hvd_runtime use
+// this file, and so do tests that make runtimes themselves.
+#include <atomic>
 #include <memory>
 
 #include "api/horovod.h"
@@ -11,9 +13,19 @@ struct hvd_runtime {
 
 namespace hvd::api {
 
+// Set in a child that was forked after hvd_init(). The child shares its parent's links and must not use them.
+inline std::atomic<bool> is_forked_child{false};
+hvd_status in_forked_child();
+
 // usable() is true if the runtime exists and this process may use it; a forked child may not. why_unusable() returns
 // the status and the text for a runtime that cannot be used.
-bool usable(const hvd_runtime* runtime);
+inline bool usable(const hvd_runtime* runtime) {
+  return runtime != nullptr && !is_forked_child.load(std::memory_order_relaxed);
+}
 hvd_status why_unusable(const hvd_runtime* runtime);
+
+// Refuses a function that waits when it is called in a callback: callbacks run on the engine's thread, and all
+// operations wait for that thread.
+bool refuse_in_callback(const char* function);
 
 }  // namespace hvd::api

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
-#include "native/posix/affinity.hpp"
 #include "native/posix/thread.hpp"
+#include "runtime/thread_affinity.hpp"
 
 namespace hvd::runtime {
 
@@ -47,30 +46,15 @@ Engine::Engine(Parts parts)
       layout_(*parts.layout),
       board_(*parts.board),
       net_(parts.net),
-      operations_(*parts.operations),
       handles_(*parts.handles),
       observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
+      stop_point_([this] { wake(); }),
+      outbox_(board_, counters_),
       departure_(departure_settings(parts)),
+      runner_(std::make_unique<Runner>(parts_of_runner(parts))),
+      follower_(parts_of_follower(parts)),
       stalls_(*parts.config) {
-  auto sets = std::make_shared<ProcessSets>(world_.size());
-  for (const std::vector<Rank>& ranks : parts.sets) sets->add(ranks);
-  Runner::Parts runner;
-  runner.teams = parts.teams;
-  runner.world = &world_;
-  runner.counters = &counters_;
-  runner.observers = &observers_.all();
-  runner.send = [this](const Request& request) { send(request); };
-  runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
-    has_finished_some_ = true;
-    if (error == nullptr)
-      for (Observer* observer : observers_.all()) observer->finished(operation, batch);
-    settle(operation, error);
-  };
-  runner_ = std::make_unique<Runner>(std::move(runner));
-  for (const auto& [id, set] : sets->all())
-    if (std::ranges::binary_search(set.ranks, world_.rank)) runner_->add(set);
-  sets_ = std::move(sets);
   if (board_.me() != control::NodeBoard::leader) return;
   Leader::Parts leader;
   leader.world = &world_;
@@ -85,12 +69,42 @@ Engine::Engine(Parts parts)
   leader_ = std::make_unique<Leader>(std::move(leader));
 }
 
+Runner::Parts Engine::parts_of_runner(const Parts& parts) {
+  Runner::Parts runner;
+  runner.teams = parts.teams;
+  runner.world = &world_;
+  runner.counters = &counters_;
+  runner.observers = &observers_.all();
+  runner.send = [this](const Request& request) { outbox_.send(request); };
+  runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
+    has_finished_some_ = true;
+    if (error == nullptr)
+      for (Observer* observer : observers_.all()) observer->finished(operation, batch);
+    follower_.settle(operation, error);
+  };
+  return runner;
+}
+
+Follower::Parts Engine::parts_of_follower(const Parts& parts) {
+  Follower::Parts follower;
+  follower.world = &world_;
+  follower.layout = &layout_;
+  follower.board = &board_;
+  follower.operations = parts.operations;
+  follower.handles = &handles_;
+  follower.observers = &observers_.all();
+  follower.counters = &counters_;
+  follower.outbox = &outbox_;
+  follower.runner = runner_.get();
+  follower.sets = &parts.sets;
+  return follower;
+}
+
 Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
 Status Engine::start(Deadline deadline) {
-  slots_.resize(static_cast<std::size_t>(board_.slots()));
   auto thread = posix::start_thread("hvd-engine", [this, deadline] { run(deadline); });
   if (!thread) return thread.error();
   thread_ = std::move(*thread);
@@ -127,30 +141,9 @@ bool Engine::runs_here() {
   return is_engine_thread;
 }
 
-// Binds the engine's thread to the core that HOROVOD_THREAD_AFFINITY names for this local rank. If the list does not
-// fit, a warning is written, and the thread is not bound.
-void Engine::choose_core() const {
-  if (config_.thread_affinity.empty()) return;
-  const std::string& text = config_.thread_affinity;
-  std::vector<std::string> cores = items_of(text);
-  auto local_rank = static_cast<std::size_t>(layout_.node.me.value);
-  auto ranks = static_cast<std::size_t>(layout_.node.size());
-  auto mask =
-      cores.size() < ranks ? Result<posix::CpuMask>(posix::CpuMask()) : posix::CpuMask::parse(cores[local_rank]);
-  Status bound =
-      !mask ? Status(mask.error())
-      : mask->count() == 1
-          ? posix::set_affinity(*mask)
-          : Status(Error(ErrorCode::invalid_argument,
-                         "expected a core for each of the " + std::to_string(ranks) + " ranks of the node, 0,4,8,12"));
-  if (!bound)
-    log::error("HOROVOD_THREAD_AFFINITY=" + text + " is not followed on " + describe(world_, world_.rank) + ": " +
-               bound.error().message);
-}
-
 void Engine::run(Deadline start_deadline) {
   is_engine_thread = true;
-  choose_core();
+  choose_core(world_, config_, layout_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   observers_.open();
   connect(start_deadline);
@@ -241,7 +234,7 @@ bool Engine::progress() {
   if (departure_.phase() == Departure::Phase::running) news |= run_batches();
   if (hear_of_the_end()) return true;
   news |= follow_departure();
-  if (!departure_.has_ended()) news |= send_waiting();
+  if (!departure_.has_ended()) news |= outbox_.send_waiting();
   return news;
 }
 
@@ -257,7 +250,7 @@ bool Engine::hear_of_the_end() {
   }
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
-  pass_on_stop_point();
+  stop_point_.pass_on(outbox_);
   return false;
 }
 
@@ -276,7 +269,7 @@ void Engine::carry_out(const Departure::Step& step) {
   std::visit(Overloaded{
                  [](const Departure::GoOn&) {},
                  [](const Departure::WaitUntil&) {},
-                 [&](const Departure::SendWish& it) { send(ShutdownRequest{it.reason}); },
+                 [&](const Departure::SendWish& it) { outbox_.send(ShutdownRequest{it.reason}); },
                  [](const Departure::Warn& it) { log::warning(std::string(it.text)); },
                  [&](const Departure::AnnounceLoss& it) { board_.announce_lost(it.lost, it.why); },
                  [&](const Departure::TellNeighbours& it) {
@@ -302,49 +295,13 @@ void Engine::hold_back() {
 
 bool Engine::take_submissions() {
   std::span<const Submission> submissions = inbox_.take();
-  Clock::time_point now = submissions.empty() ? Clock::time_point() : Clock::now();
-  if (!submissions.empty()) stalls_.begun(now);
-  for (const Submission& submission : submissions) {
-    Operation& operation = *submission.operation;
-    operation.submission = submission;
-    operation.since = now;
-    operation.arrived = operation.scheduled = operation.precedes_join = false;
-    operation.entry->submitted = &operation;
-    operation.place = in_flight_.size();
-    in_flight_.push_back(&operation);
-    counters_.submissions.add();
-    for (Observer* observer : observers_.all()) observer->submitted(operation);
-    introduce(operation);
+  if (!submissions.empty()) {
+    Clock::time_point now = Clock::now();
+    stalls_.begun(now);
+    follower_.take(submissions, now);
   }
   board_.announce_arrivals();
   return !submissions.empty();
-}
-
-// Tells the others that this rank has submitted the op: by its bit on the board if the op has a slot, else by a ballot.
-void Engine::introduce(Operation& operation) {
-  NameEntry& entry = *operation.entry;
-  if (entry.slot.value >= 0 && entry.slot_operation == &operation) {
-    operation.arrived = true;
-    board_.arrive(entry.slot);
-  } else if (operation.signature.verb == Verb::join) {
-    board_.announce_arrivals();  // earlier submissions must not arrive after the ballot
-    send(JoinRequest{note_what_precedes_a_join() == 0});
-  } else {
-    send(OpRequest{{entry.set, entry.name}, operation.signature, records_read_});
-  }
-}
-
-// Counts the operations that must end before the joins may end: those under way now, even if no other rank submits
-// them.
-int Engine::note_what_precedes_a_join() {
-  for (Operation* operation : in_flight_) {
-    bool is_counted = operation->entry->set == global_process_set && !operation->precedes_join &&
-                      operation->signature.verb != Verb::join;
-    if (!is_counted) continue;
-    operation->precedes_join = true;
-    ++preceding_join_;
-  }
-  return preceding_join_;
 }
 
 bool Engine::read_log() {
@@ -356,7 +313,7 @@ bool Engine::read_log() {
     news = true;
     counters_.log_records.add();
     counters_.log_bytes.add(static_cast<std::int64_t>(bytes.size()));
-    ++records_read_;
+    follower_.advance();
     auto record = decode_record(bytes, storage_);
     if (!record) panic(record.error().message);
     execute(*record);
@@ -367,220 +324,22 @@ bool Engine::read_log() {
 
 void Engine::execute(const Record& record) {
   std::visit(Overloaded{
-                 [&](const GiveRecord& it) { learn_slot(it); },
-                 [&](const EvictRecord& it) { forget_slot(it.slot); },
-                 [&](const BatchRecord& it) { queue_batch(it); },
-                 [&](const FailRecord& it) { fail(it); },
-                 [&](const JoinRecord& it) { take_note_of_join(it); },
-                 [&](const AllJoinedRecord& it) { end_joins(it); },
-                 [&](const AddSetRecord& it) { add_set(it); },
-                 [&](const RemoveSetRecord& it) { remove_set(it.set); },
+                 [&](const GiveRecord& it) { follower_.learn_slot(it); },
+                 [&](const EvictRecord& it) { follower_.forget_slot(it.slot); },
+                 [&](const BatchRecord& it) { follower_.queue_batch(it); },
+                 [&](const FailRecord& it) { follower_.fail(it); },
+                 [&](const JoinRecord& it) { follower_.take_note_of_join(it); },
+                 [&](const AllJoinedRecord& it) { follower_.end_joins(it); },
+                 [&](const AddSetRecord& it) { follower_.add_set(it); },
+                 [&](const RemoveSetRecord& it) { follower_.remove_set(it.set); },
                  [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
                  [&](const PublishedRecord& it) { runner_->published(it); },
-                 [&](const StopPointRecord& it) { take_stop_point(it); },
+                 [&](const StopPointRecord& it) {
+                   stop_point_.take(it, follower_.records_read());
+                   if (leader_) leader_->await_heed();
+                 },
              },
              record);
-}
-
-void Engine::take_stop_point(const StopPointRecord& record) {
-  auto point =
-      std::make_unique<const StopPoint>(StopPoint{records_read_, record.by, record.cause, std::string(record.reason)});
-  stop_point_.store(point.get(), std::memory_order_release);
-  owned_stop_point_ = std::move(point);
-  if (leader_) leader_->await_heed();
-}
-
-void Engine::wish_stop_point(StopCause cause, std::string reason) {
-  {
-    std::lock_guard lock(stop_point_mutex_);
-    if (!stop_point_wish_) stop_point_wish_ = {cause, std::move(reason)};
-  }
-  has_stop_news_.store(true, std::memory_order_release);
-  wake();
-}
-
-bool Engine::heed(const StopPoint& point, std::uint64_t synchronised) {
-  if (synchronised <= point.record) return false;
-  if (!has_heeded_.exchange(true)) {
-    has_stop_news_.store(true, std::memory_order_release);
-    wake();
-  }
-  return true;
-}
-
-// What other threads of this rank have left to be said about the stop point.
-void Engine::pass_on_stop_point() {
-  if (!has_stop_news_.load(std::memory_order_relaxed) || !has_stop_news_.exchange(false)) return;
-  std::lock_guard lock(stop_point_mutex_);
-  if (stop_point_wish_ && !std::exchange(has_sent_wish_, true))
-    send(StopPointRequest{stop_point_wish_->first, stop_point_wish_->second});
-  if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) send(HeededRequest{});
-}
-
-// Settles the operation in flight under the name.
-void Engine::settle_by_name(OpNameView name, const Error* error) {
-  NameEntry* entry = operations_.find(name);
-  if (entry != nullptr && entry->submitted != nullptr && !entry->submitted->scheduled) settle(*entry->submitted, error);
-  handles_.announce();
-}
-
-void Engine::fail(const FailRecord& record) {
-  Error error{record.code, std::string(record.message)};
-  settle_by_name(record.name, &error);
-}
-
-std::shared_ptr<const ProcessSets> Engine::sets() const {
-  std::lock_guard lock(sets_mutex_);
-  return sets_;
-}
-
-void Engine::change_sets(const std::function<void(ProcessSets&)>& change) {
-  auto changed = std::make_shared<ProcessSets>(*sets_);
-  change(*changed);
-  std::lock_guard lock(sets_mutex_);
-  sets_ = std::move(changed);
-}
-
-// Returns which ranks of this node are members of the set, by seat. Empty if all of them are.
-std::vector<bool> Engine::members_on_my_node(const ProcessSet& set) const {
-  std::vector<bool> members;
-  if (set.id == global_process_set) return members;
-  for (Rank rank : layout_.node.ranks) members.push_back(std::ranges::binary_search(set.ranks, rank));
-  return members;
-}
-
-void Engine::add_set(const AddSetRecord& record) {
-  ProcessSetId id;
-  change_sets([&](ProcessSets& sets) { id = sets.add({record.ranks.begin(), record.ranks.end()}).id; });
-  const ProcessSet& set = *sets_->find(id);
-  if (std::ranges::binary_search(set.ranks, world_.rank)) runner_->add(set);
-  settle_by_name(add_set_name, nullptr);
-}
-
-void Engine::remove_set(ProcessSetId id) {
-  Error removed{ErrorCode::shut_down, describe(*sets_->find(id)) + " was removed while the operation was under way"};
-  std::vector<Operation*> unscheduled;
-  for (Operation* operation : in_flight_)
-    if (operation->entry->set == id && !operation->scheduled) unscheduled.push_back(operation);
-  for (Operation* operation : unscheduled) settle(*operation, &removed);
-  runner_->remove(id);
-  change_sets([id](ProcessSets& sets) { sets.remove(id); });
-  settle_by_name(remove_set_name, nullptr);
-}
-
-void Engine::take_note_of_join(const JoinRecord& record) {
-  has_joined_ = has_joined_ || record.rank == world_.rank;
-  Seat seat = layout_.node.seat_of(record.rank);
-  if (seat.value < 0) return;
-  joined_.resize(static_cast<std::size_t>(layout_.node.size()));
-  joined_[static_cast<std::size_t>(seat.value)] = true;
-  board_.set_joined(joined_);
-}
-
-void Engine::end_joins(const AllJoinedRecord& record) {
-  has_joined_ = false;
-  joined_.clear();
-  board_.set_joined(std::vector<bool>(static_cast<std::size_t>(layout_.node.size())));
-  std::vector<Operation*> waiting;
-  for (Operation* operation : in_flight_)
-    if (operation->entry->set == global_process_set && !operation->scheduled) waiting.push_back(operation);
-  for (Operation* operation : waiting) {
-    if (operation->signature.verb != Verb::join) {
-      introduce(*operation);  // ballots sent before that do not count any more
-    } else {
-      if (auto* last = static_cast<std::int32_t*>(operation->submission.output)) *last = record.last.value;
-      settle(*operation, nullptr);
-    }
-  }
-  handles_.announce();
-}
-
-void Engine::learn_slot(const GiveRecord& record) {
-  const ProcessSet& set = *sets_->find(record.name.set);
-  board_.open(record.slot, members_on_my_node(set));
-  SlotUse& slot = slots_[static_cast<std::size_t>(record.slot.value)];
-  slot.is_transient = record.signature.transient;
-  if (!std::ranges::binary_search(set.ranks, world_.rank)) return;
-  NameEntry* entry = operations_.find(record.name);
-  bool is_mine = entry != nullptr && entry->submitted != nullptr;
-  if (is_mine && has_joined_) {  // another thread may have submitted another op of this name, which no rank has counted
-    Signature given = record.signature;
-    given.transient = entry->submitted->signature.transient;
-    is_mine = agree(entry->submitted->signature, given);
-  }
-  if (is_mine) {
-    slot.entry = entry;
-    entry->slot = record.slot;
-    entry->slot_operation = entry->submitted;
-    OperationTable::hold(*entry->slot_operation);
-  } else {
-    if (!has_joined_) panic("a slot was given to an op that this rank did not submit");
-    slot.of_others = std::make_unique<std::pair<OpName, Signature>>(OpName(record.name), record.signature);
-  }
-}
-
-void Engine::forget_slot(SlotId slot) {
-  NameEntry* entry = slots_[static_cast<std::size_t>(slot.value)].entry;
-  Operation* submitted = entry == nullptr ? nullptr : entry->submitted;
-  give_back(slot);
-  if (submitted == nullptr || !submitted->arrived || submitted->scheduled) return;
-  submitted->arrived = false;
-  introduce(*submitted);
-}
-
-// Forgets a slot. Afterwards the name's entry may be gone, unless one of its operations is in flight.
-void Engine::give_back(SlotId slot) {
-  board_.close(slot);
-  SlotUse use = std::exchange(slots_[static_cast<std::size_t>(slot.value)], SlotUse());
-  if (use.entry == nullptr) return;
-  use.entry->slot = SlotId{-1};
-  operations_.release(*std::exchange(use.entry->slot_operation, nullptr));
-}
-
-void Engine::queue_batch(const BatchRecord& record) {
-  const bool is_mine = runner_->has(record.set);
-  std::vector<Operation*>* batch = nullptr;
-  for (SlotId slot : record.slots) {
-    if (is_mine) {
-      Operation& operation = part_in(slot);
-      if (batch == nullptr) batch = &runner_->queue(record.set, operation.signature.device, record.sequence);
-      operation.scheduled = true;
-      operation.record = records_read_;
-      batch->push_back(&operation);
-      for (Observer* observer : observers_.all()) observer->agreed(operation, record.sequence);
-    }
-    if (slots_[static_cast<std::size_t>(slot.value)].is_transient) give_back(slot);
-  }
-}
-
-// Returns this rank's operation in the op of the slot, or a stand-in.
-Operation& Engine::part_in(SlotId slot) {
-  SlotUse& use = slots_[static_cast<std::size_t>(slot.value)];
-  if (use.entry == nullptr) return stand_in(use.of_others->first, use.of_others->second);
-  NameEntry& entry = *use.entry;
-  // An operation that is already part of an earlier batch does not count: while all ranks have joined, its op may be
-  // scheduled once more.
-  bool is_mine = entry.submitted != nullptr && entry.submitted == entry.slot_operation && !entry.submitted->scheduled;
-  if (is_mine) return *entry.submitted;
-  if (!has_joined_) panic("a batch has an op that this rank did not submit");
-  return stand_in({entry.set, entry.name}, entry.slot_operation->signature);
-}
-
-// Returns an operation without data, because this rank has joined.
-Operation& Engine::stand_in(OpNameView name, const Signature& signature) {
-  auto idle = std::ranges::find(stand_ins_, false, &StandIn::is_in_use);
-  StandIn& it = idle == stand_ins_.end() ? stand_ins_.emplace_back() : *idle;
-  it.is_in_use = true;
-  it.entry.set = name.set;
-  it.entry.name = name.name;
-  it.operation.entry = &it.entry;
-  it.operation.signature = signature;
-  it.operation.count = signature.count();
-  it.operation.submission = {};
-  it.operation.extras = {};
-  it.operation.submission.operation = &it.operation;
-  it.operation.since = Clock::now();
-  return it.operation;
 }
 
 bool Engine::run_batches() {
@@ -592,41 +351,6 @@ bool Engine::run_batches() {
   return news;
 }
 
-void Engine::settle(Operation& operation, const Error* error) {
-  if (error != nullptr)
-    for (Observer* observer : observers_.all()) observer->failed(operation, *error);
-  if (operation.submission.handle == nullptr) {
-    for (StandIn& it : stand_ins_)
-      if (&it.operation == &operation) it.is_in_use = false;
-    return;
-  }
-  in_flight_[operation.place] = in_flight_.back();
-  in_flight_[operation.place]->place = operation.place;
-  in_flight_.pop_back();
-  operation.entry->submitted = nullptr;
-  if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) send(JoinRequest{true});
-  if (error == nullptr && operation.when_done) operation.when_done();
-  HandleCell& handle = *operation.submission.handle;
-  const Callback on_done = operation.extras.on_done;
-  const ProcessSetId set = operation.entry->set;
-  const std::uint64_t record = operation.scheduled ? operation.record : records_read_;
-  operation.entry->in_flight.store(false, std::memory_order_release);
-  operations_.release(operation);  // the operation may be gone after this
-  if (on_done.tell != nullptr) tell(on_done, error);
-  handles_.settle(handle, error, set, record);
-}
-
-void Engine::tell(const Callback& on_done, const Error* error) {
-  try {
-    on_done.tell(on_done.function, on_done.context, error);
-  } catch (const std::exception& thrown) {
-    log::error("a callback on the completion of an operation threw an exception, which nobody can catch: " +
-               std::string(thrown.what()));
-  } catch (...) {
-    log::error("a callback on the completion of an operation threw an exception, which nobody can catch");
-  }
-}
-
 void Engine::end(const Error& reason) {
   {
     std::lock_guard lock(ended_mutex_);
@@ -635,39 +359,12 @@ void Engine::end(const Error& reason) {
   runner_->abort(reason);
   runner_->abandon();
   inbox_.close();
-  take_last_submissions();
-  while (!in_flight_.empty()) settle(*in_flight_.back(), &reason);
-  handles_.announce();
-}
-
-// These submissions came too late. They are only settled, with an error.
-void Engine::take_last_submissions() {
-  for (const Submission& submission : inbox_.take()) {
-    Operation& operation = *submission.operation;
-    operation.submission = submission;
-    operation.place = in_flight_.size();
-    in_flight_.push_back(&operation);
-  }
-}
-
-void Engine::send(const Request& request) {
-  encode(request, scratch_);
-  counters_.requests_sent.add();
-  if (!unsent_.empty() || !board_.send_request(scratch_)) unsent_.push_back(scratch_);
-}
-
-bool Engine::send_waiting() {
-  bool news = false;
-  while (!unsent_.empty() && board_.send_request(unsent_.front())) {
-    unsent_.pop_front();
-    news = true;
-  }
-  return news;
+  follower_.end(inbox_.take(), reason);
 }
 
 std::chrono::nanoseconds Engine::longest_sleep() const {
   // Nothing announces that a ring has room again. Therefore the engine looks after this time.
-  if (!unsent_.empty() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
+  if (outbox_.has_waiting() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
   if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
@@ -685,7 +382,7 @@ bool Engine::watch_for_stalls() {
   if (leader_) leader_->report_who_does_not_heed(now);
   if (!stalls_.is_due(now)) return false;
   const Operation* oldest = nullptr;
-  for (const Operation* operation : in_flight_)
+  for (const Operation* operation : follower_.in_flight())
     if (oldest == nullptr || waits_since(*operation) < waits_since(*oldest)) oldest = operation;
   std::optional<Clock::time_point> since;
   if (oldest != nullptr) since = waits_since(*oldest);
@@ -700,7 +397,7 @@ bool Engine::watch_for_stalls() {
     leader_->hear_of_stall(stall);
     if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   } else if (!is_halted(world_, leader)) {
-    send(stall);
+    outbox_.send(stall);
     // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
     if (final && stall.missing.value >= 0)
       departure_.stalled(

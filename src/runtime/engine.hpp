@@ -25,26 +25,21 @@
 #include "control/node_board.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/departure.hpp"
+#include "runtime/follower.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
 #include "runtime/leader.hpp"
 #include "runtime/observers/registry.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/outbox.hpp"
 #include "runtime/patience.hpp"
 #include "runtime/process_sets.hpp"
 #include "runtime/runner.hpp"
 #include "runtime/stall.hpp"
+#include "runtime/stop_point.hpp"
 #include "runtime/teams.hpp"
 
 namespace hvd::runtime {
-
-// The place in the log at which all ranks leave their loops (StopPointRecord).
-struct StopPoint {
-  std::uint64_t record = 0;  // the number of that record in the log
-  Rank by;
-  StopCause cause = StopCause::program;
-  std::string reason;
-};
 
 class Engine {
  public:
@@ -77,20 +72,13 @@ class Engine {
   // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
   // end.
   void report_lost(Rank peer);
-  // May be called on any thread. Asks all ranks to leave their loops soon. The first such request of any rank counts.
-  void wish_stop_point(StopCause cause, std::string reason);
-  // May be called on any thread. Returns null until all ranks have agreed on the stop point. The result is valid as
-  // long as the engine.
-  const StopPoint* stop_point() const { return stop_point_.load(std::memory_order_acquire); }
-  // May be called on any thread. `synchronised` is the last record of an operation that the calling thread has waited
-  // for. Returns true if that thread must leave its loop, and tells the other ranks that this rank leaves.
-  bool heed(const StopPoint& point, std::uint64_t synchronised);
+  StopPointOfRank& stop_point() { return stop_point_; }
   // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;
   // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
   bool has_ended_in_order() const { return departure_.is_in_order(); }
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
-  std::shared_ptr<const ProcessSets> sets() const;
+  std::shared_ptr<const ProcessSets> sets() const { return follower_.sets(); }
   // Only after start(); for reports.
   const Teams& teams_of_world() const { return runner_->world().teams(); }
   // Only after stop(): destroys the links, which nothing uses any more.
@@ -99,57 +87,20 @@ class Engine {
   ObserverRegistry& observers() { return observers_; }
 
  private:
-  // This rank's knowledge of a slot.
-  struct SlotUse {
-    NameEntry* entry = nullptr;  // null if the slot is free, belongs to a set without this rank, or its op was not
-                                 // submitted here
-    bool is_transient = false;
-    // Set if other ranks have submitted the op, but this rank has joined and has not.
-    std::unique_ptr<std::pair<OpName, Signature>> of_others;
-  };
-  // An operation that replaces one which this rank has not submitted.
-  struct StandIn {
-    NameEntry entry;
-    Operation operation;
-    bool is_in_use = false;
-  };
-
+  Runner::Parts parts_of_runner(const Parts& parts);
+  Follower::Parts parts_of_follower(const Parts& parts);
   void run(Deadline start_deadline);
-  void choose_core() const;
   void connect(Deadline deadline);
   bool progress();
   bool hear_of_the_end();
-  void pass_on_stop_point();
-  void take_stop_point(const StopPointRecord& record);
   bool follow_departure();
   void carry_out(const Departure::Step& step);
   void hold_back();
   bool take_submissions();
-  void introduce(Operation& operation);
-  int note_what_precedes_a_join();
   bool read_log();
   void execute(const Record& record);
-  void learn_slot(const GiveRecord& record);
-  void forget_slot(SlotId slot);
-  void give_back(SlotId slot);
-  void queue_batch(const BatchRecord& record);
-  Operation& part_in(SlotId slot);
-  Operation& stand_in(OpNameView name, const Signature& signature);
-  void fail(const FailRecord& record);
-  void take_note_of_join(const JoinRecord& record);
-  void end_joins(const AllJoinedRecord& record);
-  void add_set(const AddSetRecord& record);
-  void remove_set(ProcessSetId id);
-  void change_sets(const std::function<void(ProcessSets&)>& change);
-  std::vector<bool> members_on_my_node(const ProcessSet& set) const;
-  void settle_by_name(OpNameView name, const Error* error);
   bool run_batches();
-  void settle(Operation& operation, const Error* error);
-  static void tell(const Callback& on_done, const Error* error);
   void end(const Error& reason);
-  void take_last_submissions();
-  void send(const Request& request);
-  bool send_waiting();
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
   Clock::time_point waits_since(const Operation& operation) const;
@@ -159,7 +110,6 @@ class Engine {
   const topology::Layout& layout_;
   control::NodeBoard& board_;
   const connections::NetPeers* net_;  // null if the job has one node
-  OperationTable& operations_;
   Handles& handles_;
   ObserverRegistry observers_;
   bool spin_;
@@ -170,39 +120,25 @@ class Engine {
   std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
-  std::mutex stop_point_mutex_;  // guards the request to stop
-  std::optional<std::pair<StopCause, std::string>> stop_point_wish_;
-  std::atomic<bool> has_stop_news_{false}, has_heeded_{false};
-  std::atomic<const StopPoint*> stop_point_{nullptr};
-  mutable std::mutex sets_mutex_;
-  std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
+  StopPointOfRank stop_point_;
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
   std::atomic<std::uint32_t> started_{0};  // 1 if the engine runs, 2 if its start has failed; start() waits for one of
                                            // them
 
   // Only the engine's thread uses these:
-  std::unique_ptr<const StopPoint> owned_stop_point_;
-  bool has_sent_wish_ = false, has_sent_heed_ = false;
+  Counters counters_;
+  Outbox outbox_;
   Departure departure_;
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then
   bool has_tree_ = false;                           // the leaders of the nodes can talk to each other
   std::unique_ptr<Leader> leader_;                  // null unless this is the lowest rank of its node
-  std::vector<SlotUse> slots_;                      // one for each slot
-  std::vector<Operation*> in_flight_;  // all operations that are submitted and not settled; each knows its index
-  std::list<StandIn> stand_ins_;
-  std::vector<bool> joined_;  // for each seat of this node: true if its rank has joined; empty while no rank has joined
-  bool has_joined_ = false;   // true if this rank has joined
-  int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
-  std::uint64_t records_read_ = 0;
   RecordStorage storage_;
-  std::list<Buffer> unsent_;
-  Buffer scratch_;
   std::unique_ptr<Runner> runner_;
+  Follower follower_;
   StallWatch stalls_;
   Clock::time_point batch_moved_;   // the last time that a batch began or ended
   bool has_finished_some_ = false;  // operations have ended since the last look at the batches
-  Counters counters_;
 };
 
 }  // namespace hvd::runtime

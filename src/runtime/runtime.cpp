@@ -3,19 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <new>
-#include <thread>
 #include <utility>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
-#include "native/posix/shared_memory.hpp"
 #include "runtime/network_report.hpp"
+#include "runtime/signature_check.hpp"
 #include "topology/layout.hpp"
-#include "transport/shm/regions.hpp"
 
 namespace hvd::runtime {
 
@@ -27,13 +23,6 @@ using control::NodeBoard;
 // ranks have not yet forgotten.
 constexpr std::int64_t spare_slots = 1024;
 constexpr std::int64_t most_slots = 1 << 16;
-
-std::shared_ptr<void> private_memory(std::size_t bytes) {
-  constexpr std::align_val_t alignment{64};
-  void* memory = ::operator new(bytes, alignment);
-  std::memset(memory, 0, bytes);
-  return {memory, [](void* data) { ::operator delete(data, alignment); }};
-}
 
 // True if every thread of Horovod on this node can have its own core. An engine may spin only then.
 bool cores_for_all(const Position& position) {
@@ -58,6 +47,17 @@ Runtime::Runtime(Parts parts)
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
                layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
   spin_ = cores_for_all(position_);
+  NodeMemory::Parts memory;
+  memory.world = &world_;
+  memory.config = &config_;
+  memory.layout = &layout_;
+  memory.peers = peers_.get();
+  memory.threads = threads_.get();
+  memory.ended = [this] { return engine_ ? ended() : nullptr; };
+  memory.at_one_point = [this](const std::string& name, const Status& mine, std::function<void()> action) {
+    return at_one_point(name, mine, std::move(action));
+  };
+  memory_ = std::make_unique<NodeMemory>(std::move(memory));
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
@@ -87,7 +87,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.offer<connections::NetPeers>(runtime->net_);
   surroundings.offer<connections::MpiPeers>(runtime->mpi_);
   surroundings.offer<devices::Devices>(runtime->devices_);
-  surroundings.offer<transport::shm::SharedRegions>(std::make_shared<transport::shm::SharedRegions>());
+  surroundings.offer<transport::shm::SharedRegions>(runtime->memory_->regions());
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
   auto teams = TeamMaker::make(surroundings, transports);
@@ -162,39 +162,11 @@ Runtime::~Runtime() {
   if (engine_) engine_->drop_links();
   teams_.reset();
   surroundings_ = {};
-  if (engine_) leave_shared();
+  memory_->drop_regions();
+  if (engine_) memory_->leave(engine_->has_ended_in_order());
   peers_.reset();
   engine_.reset();  // before `net`, because it owns the leader's connections
   net_.reset();
-}
-
-Result<std::shared_ptr<void>> Runtime::map_together(const std::string& name, std::size_t bytes, Deadline deadline) {
-  const Group& node = layout_.node;
-  if (threads_)
-    return threads_->share_memory(name + "." + std::to_string(world_.epoch) + "." + std::to_string(layout_.my_node),
-                                  bytes);
-  if (node.size() == 1) return private_memory(bytes);
-  auto owner = std::make_shared<posix::SharedMemory>();
-  if (node.me == Seat{0}) {
-    auto created = posix::SharedMemory::create(name, bytes);
-    if (!created) return created.error();
-    *owner = std::move(*created);
-    HVD_RETURN_IF_ERROR(peers_->offer(node, name, owner->descriptor()));
-    owner->give_up_descriptor();
-  } else {
-    std::optional<posix::FileDescriptor> descriptor;
-    while (!(descriptor = peers_->take(name))) {
-      if (auto reason = engine_ ? ended() : nullptr) return *reason;
-      if (deadline.passed())
-        return Error(ErrorCode::timeout,
-                     describe(world_, Rank{0}) + " did not hand over the memory '" + name + "' in time");
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    auto mapped = posix::SharedMemory::map(*descriptor, bytes);
-    if (!mapped) return mapped.error();
-    *owner = std::move(*mapped);
-  }
-  return std::shared_ptr<void>(owner, owner->data());
 }
 
 // Maps the memory in which the ranks of this node agree.
@@ -202,7 +174,7 @@ Status Runtime::share_board(Deadline deadline) {
   NodeBoard::Shape shape;
   shape.seats = layout_.node.size();
   shape.slots = static_cast<int>(std::min(std::max<std::int64_t>(config_.cache_capacity, 0) + spare_slots, most_slots));
-  auto memory = map_together("board", NodeBoard::bytes_needed(shape), deadline);
+  auto memory = memory_->map_together("board", NodeBoard::bytes_needed(shape), deadline);
   if (!memory) return memory.error();
   board_ = std::make_unique<NodeBoard>(std::move(*memory), shape, layout_.node.me);
   return {};
@@ -222,49 +194,7 @@ Result<bool> Runtime::should_stop(int number) {
   if (point == nullptr && number == 0) return false;
   auto set = process_set(number);
   if (!set) return set.error();
-  return point != nullptr && engine_->heed(*point, synchronised(handles_.runtime(), set->id));
-}
-
-Status Runtime::check(const Signature& signature, const ProcessSet& set) const {
-  const VerbRow& row = signature.row();
-  auto invalid = [&row](const std::string& text) {
-    return Error(ErrorCode::invalid_argument, std::string(row.name) + ": " + text);
-  };
-  const auto size = static_cast<int>(set.ranks.size());
-  const bool is_world = set.id == global_process_set;
-  if (!std::ranges::binary_search(set.ranks, world_.rank))
-    return invalid("rank " + std::to_string(world_.rank.value) + " is no member of " + describe(set) +
-                   "; only members take part in its operations");
-  if (row.needs_the_world() && !is_world)
-    return invalid("this works with the global process set (0) only, not in " + describe(set));
-  if (row.has_root() && !std::ranges::binary_search(set.ranks, signature.root))
-    return invalid("the root rank " + std::to_string(signature.root.value) + " is not one of " +
-                   (is_world ? "the ranks 0 to " + std::to_string(size - 1)
-                             : describe(set) + "; a root is always a rank of the world"));
-  if (row.needs_power_of_2() && (size & (size - 1)) != 0)
-    return invalid("the number of ranks has to be a power of two; there are " + std::to_string(size));
-  if (row.takes_floats_only() && !is_floating(signature.dtype))
-    return invalid(std::string("floating types only; got ") + name_of(signature.dtype));
-  if (row.outcome == VerbRow::Outcome::share && signature.op != ReduceOp::sum)
-    return Error(ErrorCode::unsupported,
-                 std::string(row.name) + " does sums and averages, not " + name_of(signature.op));
-  if (row.outcome == VerbRow::Outcome::share && signature.shape.empty())
-    return invalid("a tensor without dimensions has no rows to be dealt out; give it a first dimension, as in [1]");
-  // With several ranks, this mistake is found when the ranks agree. If only one rank were refused here, the other ranks
-  // would wait for it.
-  if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
-    return Error(ErrorCode::mismatch,
-                 std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
-  if (devices_->find(signature.device) == nullptr)
-    return Error(ErrorCode::unsupported,
-                 std::string(row.name) + ": the tensor lies in " + name_of(signature.device) +
-                     " memory, for which this rank has no device; give a tensor in host memory (tensor.cpu())");
-  for (std::int64_t extent : signature.shape)
-    if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
-  if (!signature.bytes(1))
-    return Error(ErrorCode::invalid_argument,
-                 "a tensor of shape " + signature.shape_text() + " has more bytes than 64 bits can count");
-  return {};
+  return point != nullptr && engine_->stop_point().heed(*point, synchronised(handles_.runtime(), set->id));
 }
 
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
@@ -277,7 +207,7 @@ Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, 
   auto sets = engine_->sets();
   const ProcessSet* set = sets->numbered(number);
   if (set == nullptr) return process_set(number).error();
-  HVD_RETURN_IF_ERROR(check(signature, *set));
+  HVD_RETURN_IF_ERROR(check(signature, *set, world_.rank, *devices_));
   return operations_.prepare({set->id, name}, std::move(signature));
 }
 
@@ -463,53 +393,6 @@ Status Runtime::at_one_point(const std::string& name, const Status& mine, std::f
   if (status && all == 0)
     return Error(ErrorCode::out_of_memory, "another rank could not do its part of '" + name + "'; its error says why");
   return status;
-}
-
-Result<void*> Runtime::allocate_shared(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
-  std::size_t part = (bytes + page - 1) / page * page;
-  std::lock_guard lock(shared_mutex_);
-  std::string name = "horovod.shared." + std::to_string(shared_calls_++);
-  // A program may call this late, as before any collective, so this first wait has no limit. When all ranks are here,
-  // mapping the memory takes only moments.
-  HVD_RETURN_IF_ERROR(at_one_point(name + ".begin", {}, [] {}));
-  auto deadline = start_deadline(config_);
-  auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
-  // A rank that could not map the memory votes too, so that the others do not wait for it.
-  HVD_RETURN_IF_ERROR(at_one_point(name, memory ? Status() : memory.error(), [this, &memory, part] {
-    if (auto regions = surroundings_.ask<transport::shm::SharedRegions>())
-      regions->add(*memory, part, layout_.node.me.value);
-  }));
-  void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
-  shared_.emplace(mine, Shared{std::move(*memory), part});
-  return mine;
-}
-
-std::shared_ptr<void> Runtime::hold_shared(void* memory) {
-  std::lock_guard lock(shared_mutex_);
-  auto found = shared_.find(memory);
-  return found == shared_.end() ? nullptr : found->second.memory;
-}
-
-// Makes held memory private to this process. Otherwise a process that was stopped in the middle of a batch could still
-// write to this rank's part when it continues.
-void Runtime::leave_shared() {
-  if (threads_ != nullptr || layout_.node.size() == 1 || engine_->has_ended_in_order()) return;
-  for (auto& [mine, shared] : shared_)
-    if (shared.memory.use_count() > 1) posix::make_private(mine, shared.part_bytes);
-}
-
-Status Runtime::free_shared(void* memory) {
-  std::lock_guard lock(shared_mutex_);
-  if (!shared_.contains(memory))
-    return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
-  // After the end there is no schedule any more, and no rank reads the memory.
-  if (ended() == nullptr)
-    HVD_RETURN_IF_ERROR(at_one_point("horovod.shared." + std::to_string(shared_calls_++), {}, [this, memory] {
-      if (auto regions = surroundings_.ask<transport::shm::SharedRegions>()) regions->remove(memory);
-    }));
-  shared_.erase(memory);
-  return {};
 }
 
 }  // namespace hvd::runtime

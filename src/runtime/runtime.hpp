@@ -1,7 +1,7 @@
 #pragma once
 // One rank of a job: everything between the C API and the links. It has no global state, so a test can have any number
 // of ranks in one process.
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +21,7 @@
 #include "devices/of_rank/devices.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
+#include "runtime/node_memory.hpp"
 #include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/synchronised.hpp"
@@ -83,8 +84,8 @@ class Runtime {
   // Returns true if the calling thread should leave its loop. The answer is the same at the same step on all ranks of
   // the set. `number` is the set's number as users know it.
   Result<bool> should_stop(int number);
-  void wish_stop_point(StopCause cause, std::string reason) { engine_->wish_stop_point(cause, std::move(reason)); }
-  const StopPoint* stop_point() const { return engine_->stop_point(); }
+  void wish_stop_point(StopCause cause, std::string reason) { engine_->stop_point().wish(cause, std::move(reason)); }
+  const StopPoint* stop_point() const { return engine_->stop_point().get(); }
   // Returns null if this rank has no device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
@@ -102,11 +103,11 @@ class Runtime {
 
   // Allocates memory for tensors that are reduced in place, if the transport can do that. Collective over the ranks of
   // a node.
-  Result<void*> allocate_shared(std::size_t bytes);
-  Status free_shared(void* memory);
+  Result<void*> allocate_shared(std::size_t bytes) { return memory_->allocate(bytes); }
+  Status free_shared(void* memory) { return memory_->free(memory); }
   // Returns an owner of memory from allocate_shared(). The owner may outlive free_shared() and the runtime. Null if the
   // memory is not from allocate_shared().
-  std::shared_ptr<void> hold_shared(void* memory);
+  std::shared_ptr<void> hold_shared(void* memory) { return memory_->hold(memory); }
 
   // Reports that a peer of this node is lost.
   void report_lost(Rank peer) { engine_->report_lost(peer); }
@@ -115,9 +116,6 @@ class Runtime {
   explicit Runtime(Parts parts);
   Status share_board(Deadline deadline);
   void report_networks() const;
-  // Returns memory of this many bytes that all ranks of this node map. The name must be used only once. Collective over
-  // the node.
-  Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
   struct Together {                    // the common state of operations that are started together
     const Operation* first = nullptr;  // the first one with a tensor
     Stream stream;                     // the last stream that was seen, and its position
@@ -132,12 +130,6 @@ class Runtime {
   // Returns when the action has run here. If this rank passed an error, the result is that error. If only another rank
   // did, the result says so.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
-  struct Shared {
-    std::shared_ptr<void> memory;  // the memory of all ranks of this node
-    std::size_t part_bytes;
-  };
-  void leave_shared();
-  Status check(const Signature& signature, const ProcessSet& set) const;
 
   World world_;
   Config config_;
@@ -152,6 +144,7 @@ class Runtime {
   bool spin_ = false;
   OperationTable operations_;
   Handles handles_;
+  std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<control::NodeBoard> board_;
   transport::Surroundings surroundings_;
   std::unique_ptr<TeamMaker> teams_;
@@ -159,9 +152,6 @@ class Runtime {
   std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;
   std::mutex sets_mutex_;  // allows only one change of process sets at a time
-  std::mutex shared_mutex_;
-  std::map<void*, Shared> shared_;  // shared memory by the address of this rank's part
-  int shared_calls_ = 0;            // a number for the names of these operations; equal on all ranks
 };
 
 }  // namespace hvd::runtime

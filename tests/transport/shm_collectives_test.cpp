@@ -25,11 +25,7 @@ using testing::run_ranks;
 using testing::shm_for;
 using testing::Tensors;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::int64_t large = (64 << 10) + 3;
-#else
-constexpr std::int64_t large = (1 << 20) + 3;
-#endif
+constexpr std::int64_t large = (testing::is_sanitized ? 64 << 10 : 1 << 20) + 3;
 const std::vector<std::int64_t> sizes = {0, 1, 7, 15, 31, 4096, 8193, 40'000, large};
 
 // Small whole numbers. Therefore every order of additions has the same result.

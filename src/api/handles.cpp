@@ -1,0 +1,132 @@
+// The C functions that wait for handles and take results.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
+#include "base/deadline.hpp"
+#include "base/error_ids.hpp"
+#include "runtime/handle.hpp"
+
+using hvd::ErrorCode;
+using hvd::api::fail;
+using hvd::api::id_of;
+using hvd::api::refuse_in_callback;
+using hvd::api::usable;
+using hvd::api::why_unusable;
+using hvd::runtime::Handles;
+
+namespace {
+
+hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
+  return runtime->runtime->handles().find(handle);
+}
+hvd_status no_such_handle() {
+  return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
+}
+
+// Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
+hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) {
+    (void)no_such_handle();
+    return nullptr;
+  }
+  if (!Handles::is_done(*cell)) {
+    (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
+    return nullptr;
+  }
+  if (index >= cell->results.size() || !cell->results[index].data) {
+    (void)fail(ErrorCode::invalid_argument, "the handle keeps no result of operation " + std::to_string(index));
+    return nullptr;
+  }
+  return &cell->results[index];
+}
+
+}  // namespace
+
+extern "C" {
+
+int hvd_poll(hvd_runtime* runtime, hvd_handle handle) {
+  if (!usable(runtime)) return -1;
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) return -1;
+  return Handles::is_done(*cell) ? 1 : 0;
+}
+
+hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  if (cell == nullptr) return no_such_handle();
+  if (!Handles::is_done(*cell)) {
+    if (refuse_in_callback("hvd_wait")) return HVD_INVALID_ARGUMENT;
+    auto deadline =
+        timeout_ms < 0 ? hvd::Deadline::never() : hvd::Deadline::after(std::chrono::milliseconds(timeout_ms));
+    if (!runtime->runtime->wait(*cell, deadline))
+      return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
+  }
+  runtime->runtime->note_synchronised(*cell);
+  if (!cell->error) return HVD_OK;
+  std::string_view id = id_of(cell->error->code, "", "HVD2103");
+  return id.empty() ? fail(*cell->error) : fail(hvd::identified(*cell->error, id));
+}
+
+void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
+  if (!usable(runtime)) return;
+  if (hvd::runtime::HandleCell* cell = find_handle(runtime, handle)) runtime->runtime->handles().release(*cell);
+}
+
+hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
+                            int64_t shape[HVD_MAX_DIMENSIONS]) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  *dimensions = static_cast<int>(result->shape.size());
+  std::copy(result->shape.begin(), result->shape.end(), shape);
+  return HVD_OK;
+}
+
+hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t index, int64_t* splits, size_t count) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (splits == nullptr || count != result->splits.size())
+    return fail(ErrorCode::invalid_argument, "the result has rows of " + std::to_string(result->splits.size()) +
+                                                 " ranks; room was given for " + std::to_string(count));
+  std::copy(result->splits.begin(), result->splits.end(), splits);
+  return HVD_OK;
+}
+
+hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
+                           void (**free_data)(void* owner), hvd_device* device) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (data == nullptr || owner == nullptr || free_data == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_result_take needs places for the data, its owner and how to free it");
+  auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (device != nullptr) *device = static_cast<hvd_device>(result->device);
+  const auto parts = result->data.release();
+  *data = parts.data;
+  *owner = parts.owner;
+  *free_data = parts.free_owner;
+  return HVD_OK;
+}
+
+hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index, void* destination, size_t bytes) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (bytes != result->bytes)
+    return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
+                                                 " bytes; room was given for " + std::to_string(bytes));
+  if (result->device != hvd::DeviceKind::host)
+    return fail(ErrorCode::unsupported, std::string("the result lies in ") + name_of(result->device) +
+                                            " memory; take it over (hvd_result_take), and copy it on a stream");
+  if (bytes > 0) std::memcpy(destination, result->data.data(), bytes);
+  return HVD_OK;
+}
+
+}  // extern "C"

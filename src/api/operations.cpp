@@ -1,0 +1,238 @@
+// The C functions that prepare operations and start them.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
+#include "runtime/runtime.hpp"
+
+using hvd::Error;
+using hvd::ErrorCode;
+using hvd::api::copy_in;
+using hvd::api::fail;
+using hvd::api::status_of;
+using hvd::api::usable;
+using hvd::api::why_unusable;
+using hvd::api::wrong_struct;
+using hvd::runtime::Runtime;
+
+// A hvd_op* is the address of the Operation itself.
+static hvd::runtime::Operation* from_c(hvd_op* op) {
+  return reinterpret_cast<hvd::runtime::Operation*>(op);
+}
+static hvd_op* to_c(hvd::runtime::Operation* operation) {
+  return reinterpret_cast<hvd_op*>(operation);
+}
+
+namespace {
+
+hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
+  signature.prescale = description.prescale;
+  signature.postscale = description.postscale;
+  switch (description.reduce_op) {
+    case HVD_AVERAGE: signature.postscale *= 1.0 / size; return HVD_OK;  // a sum with 1/n in the postscale
+    case HVD_SUM: return HVD_OK;
+    case HVD_MIN: signature.op = hvd::ReduceOp::min; return HVD_OK;
+    case HVD_MAX: signature.op = hvd::ReduceOp::max; return HVD_OK;
+    case HVD_PRODUCT: signature.op = hvd::ReduceOp::product; return HVD_OK;
+    case HVD_ADASUM:
+      if (signature.verb == hvd::Verb::allreduce) {
+        signature.verb = hvd::Verb::adasum;
+        return HVD_OK;
+      }
+      return fail(ErrorCode::unsupported, "reducescatter does sums and averages, not Adasum");
+  }
+  return fail(ErrorCode::invalid_argument,
+              "reduce operation " + std::to_string(description.reduce_op) +
+                  " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
+}
+
+// `size` is the number of ranks in the process set.
+hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
+  auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
+  if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
+  if (description.verb < HVD_ALLREDUCE || description.verb > HVD_JOIN)
+    return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
+  if (description.dtype < HVD_BOOL || description.dtype > HVD_FLOAT64)
+    return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");
+  if (description.dimensions < 0 || description.dimensions > HVD_MAX_DIMENSIONS)
+    return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
+                   std::to_string(HVD_MAX_DIMENSIONS));
+  if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
+  if (description.device < HVD_HOST || description.device > HVD_CUDA)
+    return invalid("hvd_op_description.device is " + std::to_string(description.device) + "; expected an hvd_device");
+  signature.verb = static_cast<hvd::Verb>(description.verb);
+  signature.dtype = static_cast<hvd::DataType>(description.dtype);
+  signature.transient = description.transient != 0;
+  if (description.group != nullptr) signature.group = std::hash<std::string_view>{}(description.group) | 1;
+  const hvd::VerbRow& row = signature.row();
+  if (row.has_tensor()) signature.device = static_cast<hvd::DeviceKind>(description.device);
+  if (row.has_tensor()) signature.shape.assign(description.shape, description.shape + description.dimensions);
+  if (row.agreed == hvd::VerbRow::Agreed::all_but_first && !signature.shape.empty()) signature.shape[0] = 0;
+  if (row.has_root()) signature.root = hvd::Rank{description.root_rank};
+  return row.reduces() ? read_reduction(description, size, signature) : HVD_OK;
+}
+
+// Checks that there is a number of rows for each rank, and that the sum of these numbers is the input's number of rows.
+hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Operation& operation, size_t members) {
+  auto invalid = [&](const std::string& text) {
+    return fail(ErrorCode::invalid_argument, "alltoall '" + operation.entry->name + "': " + text);
+  };
+  if (use.splits == nullptr) {
+    if (use.first_dimension % static_cast<int64_t>(members) == 0) return HVD_OK;
+    return invalid("without splits the " + std::to_string(use.first_dimension) + " rows have to be a multiple of the " +
+                   std::to_string(members) + " ranks; give the rows for each rank as splits");
+  }
+  if (use.split_count != members)
+    return invalid("splits has " + std::to_string(use.split_count) + " numbers; expected one for each of the " +
+                   std::to_string(members) + " ranks");
+  int64_t rows = 0;
+  for (size_t i = 0; i < members; ++i) {
+    if (use.splits[i] < 0) return invalid("splits[" + std::to_string(i) + "] is " + std::to_string(use.splits[i]));
+    if (__builtin_add_overflow(rows, use.splits[i], &rows)) rows = INT64_MAX;
+  }
+  if (rows <= use.first_dimension) return HVD_OK;
+  return invalid("splits add up to " + std::to_string(rows) + " rows; the tensor has " +
+                 std::to_string(use.first_dimension));
+}
+
+hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
+  if (use.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
+  const hvd::runtime::Operation& operation = *from_c(use.op);
+  const hvd::VerbRow& row = operation.signature.row();
+  if (use.stream != nullptr && operation.signature.device == hvd::DeviceKind::host)
+    return fail(ErrorCode::invalid_argument, "hvd_start_arguments.stream is given for a tensor in host memory");
+  bool has_rows_of_its_own = row.agreed == hvd::VerbRow::Agreed::all_but_first;
+  if (has_rows_of_its_own && use.first_dimension < 0)
+    return fail(ErrorCode::invalid_argument,
+                "first_dimension is " + std::to_string(use.first_dimension) + "; expected 0 or more");
+  bool has_input = operation.count > 0 && (!has_rows_of_its_own || use.first_dimension > 0);
+  bool needs_output = row.outcome == hvd::VerbRow::Outcome::as_input;
+  if (has_input && (use.input == nullptr || (needs_output && use.output == nullptr)))
+    return fail(ErrorCode::invalid_argument,
+                "'" + operation.entry->name + "' has elements and needs " +
+                    (needs_output ? "an input and an output" : "an input") +
+                    "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
+  if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
+  auto sets = runtime.process_sets();
+  const hvd::runtime::ProcessSet* set = sets->find(operation.entry->set);
+  return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed set is refused later
+}
+
+// Calls the on_done function of a program.
+void call_back(void (*function)(), void* context, const Error* error) {
+  using OnDone = void (*)(void*, hvd_status, const char*);
+  auto* on_done = reinterpret_cast<OnDone>(function);
+  on_done(context, error == nullptr ? HVD_OK : status_of(error->code), error == nullptr ? "" : error->message.c_str());
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t hvd_rows_of(int64_t rows, int place, int size) {
+  if (rows < 0 || size < 1 || place < 0 || place >= size) return -1;
+  return rows / size + (place < rows % size ? 1 : 0);
+}
+
+hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* description, hvd_op** op) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (description == nullptr || op == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_prepare needs a description and a place for the operation; got null");
+  hvd_op_description given;
+  constexpr size_t first_size = offsetof(hvd_op_description, device);
+  if (hvd_status status = copy_in("hvd_op_description", description, first_size, given); status != HVD_OK)
+    return status;
+  int size = runtime->runtime->world().size();
+  if (given.process_set != 0) {
+    auto set = runtime->runtime->process_set(given.process_set);
+    if (!set) return fail(set.error());
+    size = static_cast<int>(set->ranks.size());
+  }
+  hvd::runtime::Signature signature;
+  if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
+  if (const auto* device = runtime->runtime->device(signature.device);
+      device && device->ordinal() != given.device_ordinal)
+    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' lies on " + name_of(signature.device) +
+                                                 " device " + std::to_string(given.device_ordinal) +
+                                                 "; the device of this rank is " + std::to_string(device->ordinal()) +
+                                                 ": keep its tensors there (torch.cuda.set_device)");
+  auto prepared = runtime->runtime->prepare(given.name, std::move(signature), given.process_set);
+  if (!prepared) return fail(prepared.error());
+  *op = to_c(*prepared);
+  return HVD_OK;
+}
+
+void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
+  if (usable(runtime) && op != nullptr) runtime->runtime->release(*from_c(op));
+}
+
+HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
+                                 hvd_handle* handle);
+
+// The struct of the first release, which did not begin with its size. hvd_start@HVD_1.0 still takes it.
+struct hvd_start_arguments_1_0 {
+  hvd_op* op;
+  const void* input;
+  void* output;
+  int64_t first_dimension;
+};
+
+HVD_API hvd_status hvd_start_1_0(hvd_runtime* runtime, const hvd_start_arguments_1_0* arguments, size_t count,
+                                 hvd_handle* handle) {
+  if (arguments == nullptr || count == 0) return hvd_start_1_1(runtime, nullptr, count, handle);
+  std::vector<hvd_start_arguments> all(count);
+  for (size_t i = 0; i < count; ++i) {
+    all[i] = hvd_use_of(arguments[i].op, arguments[i].input, arguments[i].output);
+    all[i].first_dimension = arguments[i].first_dimension;
+  }
+  return hvd_start_1_1(runtime, all.data(), count, handle);
+}
+
+HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
+                                 hvd_handle* handle) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (arguments == nullptr || handle == nullptr || count == 0)
+    return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
+  // A few starts fit into memory on the stack. That memory is not cleared first, because clearing it would cost more
+  // than one start.
+  std::byte on_stack[16 * sizeof(hvd::runtime::Start)];
+  std::pmr::monotonic_buffer_resource room(on_stack, sizeof on_stack);
+  std::pmr::vector<hvd::runtime::Start> starts(&room);
+  starts.reserve(count);
+  // The least size is that of the first release in which the struct begins with its size. Fields added later are not
+  // required.
+  constexpr size_t least = offsetof(hvd_start_arguments, context) + sizeof(void*);
+  const size_t step = arguments->struct_size;
+  for (size_t i = 0; i < count; ++i) {
+    hvd_start_arguments use;
+    const auto* place = reinterpret_cast<const std::byte*>(arguments) + i * step;
+    const auto* given = reinterpret_cast<const hvd_start_arguments*>(place);
+    if (step == sizeof use) use = *given;
+    else if (hvd_status status = copy_in("hvd_start_arguments", given, least, use); status != HVD_OK) return status;
+    if (use.struct_size != sizeof use) return wrong_struct("hvd_start_arguments", sizeof use, use.struct_size);
+    if (hvd_status status = check_use(use, *runtime->runtime); status != HVD_OK) return status;
+    hvd::runtime::Start& start = starts.emplace_back();
+    start.operation = from_c(use.op);
+    start.input = use.input;
+    start.output = use.output;
+    start.first_dimension = use.first_dimension;
+    start.stream = {use.stream};
+    if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
+    if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
+  }
+  auto number = runtime->runtime->submit(starts);
+  if (!number) return fail(number.error());
+  *handle = *number;
+  return HVD_OK;
+}
+__asm__(".symver hvd_start_1_0, hvd_start@HVD_1.0");
+__asm__(".symver hvd_start_1_1, hvd_start@@HVD_1.1");
+
+}  // extern "C"

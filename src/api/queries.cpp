@@ -1,0 +1,98 @@
+// The C functions that tell something: of the rank, the library, its settings and its counters; and what failed last.
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "api/answer.hpp"
+#include "api/runtime_of_c.hpp"
+#include "base/config.hpp"
+#include "native/mpi/process.hpp"
+#include "runtime/counters.hpp"
+#include "runtime/session.hpp"
+
+using hvd::api::fail;
+using hvd::api::last_error;
+using hvd::api::usable;
+using hvd::api::why_unusable;
+using hvd::api::wrong_struct;
+
+namespace {
+
+void take_position(const hvd::runtime::Position& position, hvd_world& world) {
+  world.rank = position.rank;
+  world.size = position.size;
+  world.local_rank = position.local_rank;
+  world.local_size = position.local_size;
+  world.cross_rank = position.cross_rank;
+  world.cross_size = position.cross_size;
+  world.is_homogeneous = position.homogeneous;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* hvd_last_error(void) {
+  return last_error().c_str();
+}
+const char* hvd_version(void) {
+  return HVD_VERSION;
+}
+
+hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (world == nullptr || world->struct_size < sizeof(hvd_world))
+    return wrong_struct("hvd_world", sizeof(hvd_world), world == nullptr ? 0 : world->struct_size);
+  take_position(runtime->runtime->position(), *world);
+  return HVD_OK;
+}
+
+int hvd_mpi_built(void) {
+  hvd::Environment environment = hvd::runtime::environment_with_files();
+  for (const char* abi : hvd::mpi::abis())
+    if (hvd::mpi::has_plugin(abi, environment)) return 1;
+  return 0;
+}
+
+int hvd_mpi_thread_level(hvd_runtime* runtime) {
+  return usable(runtime) ? runtime->runtime->mpi_thread_level() : -1;
+}
+
+int hvd_is_running(hvd_runtime* runtime) {
+  return usable(runtime) && runtime->runtime->ended() == nullptr;
+}
+
+int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
+  if (!usable(runtime) || name == nullptr) return -1;
+  const hvd::runtime::Counters& counters = runtime->runtime->counters();
+  const std::pair<const char*, const hvd::runtime::Counter&> table[] = {
+      {"submissions", counters.submissions},
+      {"requests_sent", counters.requests_sent},
+      {"log_records", counters.log_records},
+      {"log_bytes", counters.log_bytes},
+      {"batches", counters.batches},
+      {"plans", counters.plans},
+      {"engine_sleeps", counters.engine_sleeps},
+      {"frames_sent", counters.frames_sent},
+      {"frames_received", counters.frames_received},
+      {"frame_bytes_sent", counters.frame_bytes_sent},
+      {"frame_bytes_received", counters.frame_bytes_received},
+  };
+  for (const auto& [known, counter] : table)
+    if (std::strcmp(known, name) == 0) return counter.get();
+  if (std::strcmp("operations", name) == 0) return static_cast<int64_t>(runtime->runtime->operations());
+  return -1;
+}
+
+hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
+  auto settings = hvd::runtime::settings_of_this_process();
+  if (!settings) return fail(settings.error());
+  for (const hvd::Setting& setting : *settings)
+    visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  return HVD_OK;
+}
+void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {
+  for (const hvd::KnobRow& row : hvd::knobs()) visit(context, row.name, row.kind, row.default_value, row.meaning);
+}
+
+}  // extern "C"

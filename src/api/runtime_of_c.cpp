@@ -1,0 +1,38 @@
+#include "api/runtime_of_c.hpp"
+
+#include <string>
+
+#include "api/answer.hpp"
+#include "runtime/engine.hpp"
+
+namespace hvd::api {
+
+namespace {
+
+hvd_status no_runtime() {
+  return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
+}
+
+}  // namespace
+
+hvd_status in_forked_child() {
+  return fail(
+      ErrorCode::invalid_argument,
+      "this process was forked from a rank after hvd.init(); only the rank itself may communicate. Do the work of "
+      "the child without Horovod, or send its result to the rank");
+}
+
+hvd_status why_unusable(const hvd_runtime* runtime) {
+  return runtime == nullptr ? no_runtime() : in_forked_child();
+}
+
+bool refuse_in_callback(const char* function) {
+  if (!runtime::Engine::runs_here()) return false;
+  (void)fail(ErrorCode::invalid_argument,
+             std::string(function) +
+                 " was called in a callback on completion (on_done), whose thread must not wait; "
+                 "start operations there, and wait elsewhere");
+  return true;
+}
+
+}  // namespace hvd::api

@@ -1,0 +1,119 @@
+#pragma once
+// What a rank takes from the log, and what it tells the leader before: the part of a rank in the agreement, be it the
+// leader's or another. Only the engine's thread uses it, except for sets().
+//
+// 1. An op that was submitted and has a slot marks its arrival there; for any other op a ballot is sent.
+// 2. Records give slots to ops and take them away. A batch is a list of slots: this rank's operations at these slots
+//    are queued. A rank that has joined takes part with stand-ins.
+// 3. When a batch has ended, or an op has failed, its operations are settled.
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/world.hpp"
+#include "control/node_board.hpp"
+#include "runtime/counters.hpp"
+#include "runtime/handle.hpp"
+#include "runtime/observer.hpp"
+#include "runtime/op_name.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/outbox.hpp"
+#include "runtime/process_sets.hpp"
+#include "runtime/runner.hpp"
+#include "runtime/schedule.hpp"
+#include "topology/layout.hpp"
+
+namespace hvd::runtime {
+
+class Follower {
+ public:
+  struct Parts {
+    const World* world = nullptr;
+    const topology::Layout* layout = nullptr;
+    control::NodeBoard* board = nullptr;
+    OperationTable* operations = nullptr;
+    Handles* handles = nullptr;
+    const std::vector<Observer*>* observers = nullptr;
+    Counters* counters = nullptr;
+    Outbox* outbox = nullptr;
+    Runner* runner = nullptr;
+    const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
+  };
+  explicit Follower(const Parts& parts);
+
+  // What the program has submitted. The arrivals are not announced yet.
+  void take(std::span<const Submission> submissions, Clock::time_point now);
+
+  // ---- the log; advance() comes first for each record
+  void advance() { ++records_read_; }
+  std::uint64_t records_read() const { return records_read_; }
+  void learn_slot(const GiveRecord& record);
+  void forget_slot(SlotId slot);
+  void queue_batch(const BatchRecord& record);
+  void fail(const FailRecord& record);
+  void take_note_of_join(const JoinRecord& record);
+  void end_joins(const AllJoinedRecord& record);
+  void add_set(const AddSetRecord& record);
+  void remove_set(ProcessSetId id);
+
+  // All operations that are submitted and not settled.
+  const std::vector<Operation*>& in_flight() const { return in_flight_; }
+  // The operation has ended. Its handle is not announced yet.
+  void settle(Operation& operation, const Error* error);
+  // Settles all that is in flight with the reason, and so these submissions, which came too late.
+  void end(std::span<const Submission> late, const Error& reason);
+  // May be called on any thread. Returns the process sets as of the records that this rank has read.
+  std::shared_ptr<const ProcessSets> sets() const;
+
+ private:
+  // This rank's knowledge of a slot.
+  struct SlotUse {
+    NameEntry* entry = nullptr;  // null: free, of a set without this rank, or the op was not submitted here
+    bool is_transient = false;
+    // Set if other ranks have submitted the op, but this rank has joined and has not.
+    std::unique_ptr<std::pair<OpName, Signature>> of_others;
+  };
+  // An operation that replaces one which this rank has not submitted.
+  struct StandIn {
+    NameEntry entry;
+    Operation operation;
+    bool is_in_use = false;
+  };
+
+  void introduce(Operation& operation);
+  int note_what_precedes_a_join();
+  void give_back(SlotId slot);
+  Operation& part_in(SlotId slot);
+  Operation& stand_in(OpNameView name, const Signature& signature);
+  void change_sets(const std::function<void(ProcessSets&)>& change);
+  std::vector<bool> members_on_my_node(const ProcessSet& set) const;
+  void settle_by_name(OpNameView name, const Error* error);
+  static void tell(const Callback& on_done, const Error* error);
+
+  const World& world_;
+  const topology::Layout& layout_;
+  control::NodeBoard& board_;
+  OperationTable& operations_;
+  Handles& handles_;
+  const std::vector<Observer*>& observers_;
+  Counters& counters_;
+  Outbox& outbox_;
+  Runner& runner_;
+
+  mutable std::mutex sets_mutex_;
+  std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread
+  std::vector<SlotUse> slots_;               // by slot
+  std::vector<Operation*> in_flight_;        // each knows its index
+  std::list<StandIn> stand_ins_;
+  std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
+  bool has_joined_ = false;   // this rank has joined
+  int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
+  std::uint64_t records_read_ = 0;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,13 @@
+#pragma once
+// The core of the engine's thread, as HOROVOD_THREAD_AFFINITY has it.
+#include "base/config.hpp"
+#include "base/world.hpp"
+#include "topology/layout.hpp"
+
+namespace hvd::runtime {
+
+// Binds the calling thread to the core that HOROVOD_THREAD_AFFINITY names for this local rank. If the list does not
+// fit, a warning is written, and the thread is not bound.
+void choose_core(const World& world, const Config& config, const topology::Layout& layout);
+
+}  // namespace hvd::runtime
