@@ -37,6 +37,9 @@ struct Unpacking {
   std::string folder, content;
 };
 
+// Removes the folder with all in it, also where an archive has folders that may not be written to.
+void remove_tree(const std::string& folder);
+
 class Environments {
  public:
   // `parent` is the user's wish; empty: TMPDIR, or /tmp. Makes the folder. Fails if it could be another user's.

@@ -23,7 +23,7 @@ class TarCheck {
   std::uint64_t members() const { return members_; }
 
  private:
-  enum class Text { none, path, link, attributes };  // what the bytes of this member say about the next one
+  enum class Text { none, path, link, attributes, of_all };  // what the bytes of this member say about the next ones
   Status take_header();
   Status take_text();
   Status take_member(char type, std::uint64_t size);
@@ -36,12 +36,12 @@ class TarCheck {
   std::uint64_t left_ = 0, padding_ = 0;  // of the member's content
   Text text_kind_ = Text::none;
   std::string text_;
-  std::string next_path_, next_link_;  // from a member before
+  std::string next_path_, next_sparse_path_, next_link_;  // from a member before
   std::int64_t next_size_ = -1;
   bool is_extended_ = false;  // a further header of a sparse file follows
   bool has_ended_ = false;
   std::uint64_t content_ = 0, members_ = 0;
-  std::map<std::string, std::string> links_;  // symbolic links: path → target
+  std::map<std::string, std::string> links_;  // symbolic links: path → target; absolute ones are those of venv
 };
 
 }  // namespace hvd::launcher::staging
