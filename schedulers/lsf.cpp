@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/number.hpp"
+#include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
@@ -39,16 +40,21 @@ Status read_hosts(Allocation& found, const Sources& sources) {
     found.hosts = std::move(*hosts);
     return {};
   };
-  if (auto text = sources.environment.get(found.source = "LSB_MCPU_HOSTS"))
-    return take(found.source, hosts_with_numbers(*text));
-  if (auto path = sources.environment.get("LSB_DJOB_HOSTFILE")) {
-    auto text = sources.read_file(*path);
-    found.source = "LSB_DJOB_HOSTFILE=" + *path;
-    return take(found.source, text ? hosts_by_lines(*text) : Result<std::vector<Host>>(std::move(text.error())));
+  auto hosts_in_file = [&](const std::string& path) {
+    auto text = sources.read_file(path);
+    return text ? hosts_by_lines(*text) : Result<std::vector<Host>>(std::move(text.error()));
+  };
+  auto path = sources.environment.get("LSB_DJOB_HOSTFILE");
+  std::string by_slots = sources.environment.get("LSB_HOSTS").value_or("");
+  std::ranges::replace(by_slots, ' ', '\n');
+  if (auto text = sources.environment.get("LSB_MCPU_HOSTS")) {
+    HVD_RETURN_IF_ERROR(take(found.source = "LSB_MCPU_HOSTS", hosts_with_numbers(*text)));
+    if (path && !path->empty()) compare_hosts(found, hosts_in_file(*path), "LSB_DJOB_HOSTFILE=" + *path);
+    if (!by_slots.empty()) compare_hosts(found, hosts_by_lines(by_slots), "LSB_HOSTS");
+    return {};
   }
-  std::string text = sources.environment.get(found.source = "LSB_HOSTS").value_or("");
-  std::ranges::replace(text, ' ', '\n');
-  if (!text.empty()) return take(found.source, hosts_by_lines(text));
+  if (path) return take(found.source = "LSB_DJOB_HOSTFILE=" + *path, hosts_in_file(*path));
+  if (!by_slots.empty()) return take(found.source = "LSB_HOSTS", hosts_by_lines(by_slots));
   return Error(ErrorCode::invalid_argument,
                "LSB_JOBID is set, but neither LSB_MCPU_HOSTS nor LSB_DJOB_HOSTFILE nor LSB_HOSTS: hosts and slots of "
                "LSF's job are not known");
@@ -100,6 +106,8 @@ class Lsf final : public Scheduler {
     found.job = job_of(sources.environment);
     HVD_RETURN_IF_ERROR(read_hosts(found, sources));
     bool is_of_jsm = sources.environment.has("CSM_ALLOCATION_ID") || sources.has_program("jsrun");
+    compare_number(found, sources.environment, "LSB_DJOB_NUMPROC", slots_of(found.hosts),
+                   found.source + " has " + number_of(slots_of(found.hosts), "slot"));
     for (Host& host : found.hosts) host.cores = host.slots;
     if (!is_of_jsm) return found;
     HVD_RETURN_IF_ERROR(leave_out_the_launch_node(found));

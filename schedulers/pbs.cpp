@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/number.hpp"
+#include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
@@ -27,8 +28,31 @@ std::string_view attribute(std::string_view text, std::string_view name) {
   return {};
 }
 
+// The hosts of "x3001/0*64+x3002/1*8", each once. PBS tells them apart by their short names.
+std::vector<std::string> hosts_that_run(std::string_view chunks) {
+  std::vector<std::string> names;
+  while (!chunks.empty()) {
+    std::string_view chunk = chunks.substr(0, chunks.find('+'));
+    chunks.remove_prefix(std::min(chunk.size() + 1, chunks.size()));
+    std::string name(chunk.substr(0, chunk.find('/')));
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void compare(Allocation& found, const Environment& environment, std::string_view chunks) {
+  const int slots = slots_of(found.hosts), hosts = static_cast<int>(found.hosts.size());
+  compare_number(found, environment, "PBS_NP", slots, found.source + " has " + number_of(slots, "line"));
+  compare_number(found, environment, "PBS_NUM_NODES", hosts, found.source + " has " + number_of(hosts, "host"));
+  const std::vector<std::string> running = hosts_that_run(chunks);
+  for (const Host& host : found.hosts)
+    if (!running.empty() && std::ranges::none_of(running, [&](auto& name) { return is_same_host(host.name, name); }))
+      return found.contradictions.push_back(found.source + " has " + host.name + ", but exec_host of `qstat -f` has " +
+                                            "no such host");
+}
+
 // Returns a number from a text like "x3001:ncpus=64:ngpus=4:mem=1gb".
-int number_of(std::string_view chunk, std::string_view name) {
+int resource_of(std::string_view chunk, std::string_view name) {
   std::size_t at = chunk.find(name);
   auto number = at == std::string_view::npos ? std::nullopt : leading_number<int>(chunk.substr(at + name.size()));
   return number && *number >= 0 && *number <= most_slots ? *number : 0;
@@ -45,8 +69,8 @@ void add_resources(std::vector<Host>& hosts, std::string_view chunks) {
     std::string_view name = chunk.substr(0, chunk.find_first_of(":[)"));
     auto host = std::ranges::find_if(hosts, [&](const Host& each) { return is_same_host(each.name, name); });
     if (host == hosts.end()) continue;
-    host->cores += number_of(chunk, ":ncpus=");
-    if (tells_gpus) host->gpus = std::max(0, host->gpus) + number_of(chunk, ":ngpus=");
+    host->cores += resource_of(chunk, ":ncpus=");
+    if (tells_gpus) host->gpus = std::max(0, host->gpus) + resource_of(chunk, ":ngpus=");
   }
 }
 
@@ -74,6 +98,7 @@ class Pbs final : public Scheduler {
     found.hosts = std::move(*hosts);
     std::string told = without_line_breaks(sources.ask({"qstat", "-f", found.job}));
     add_resources(found.hosts, attribute(told, "exec_vnode"));
+    compare(found, sources.environment, attribute(told, "exec_host"));
     return found;
   }
 

@@ -24,10 +24,11 @@ struct Host {
 };
 
 struct Allocation {
-  std::string job;          // the name in the scheduler's commands: "17", "17_3", "17[3]"
-  std::vector<Host> hosts;  // hosts for ranks, each once, in the scheduler's order
-  std::string source;       // the source of the hosts: "LSB_MCPU_HOSTS"
-  std::string launch_host;  // runs the job's script, but no ranks; empty: there is no such host
+  std::string job;                            // the name in the scheduler's commands: "17", "17_3", "17[3]"
+  std::vector<Host> hosts;                    // hosts for ranks, each once, in the scheduler's order
+  std::string source;                         // the source of the hosts: "LSB_MCPU_HOSTS"
+  std::string launch_host;                    // runs the job's script, but no ranks; empty: there is no such host
+  std::vector<std::string> contradictions{};  // "LSB_DJOB_NUMPROC=9, but LSB_MCPU_HOSTS has 8 slots"
 };
 
 // The sources from which a scheduler may read.

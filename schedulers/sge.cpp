@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "base/number.hpp"
+#include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
@@ -57,6 +58,9 @@ class GridEngine final : public Scheduler {
     auto hosts = text ? hosts_of_environment(*text) : Result<std::vector<Host>>(std::move(text.error()));
     if (!hosts) return in(found.source, std::move(hosts.error()));
     found.hosts = std::move(*hosts);
+    const int slots = slots_of(found.hosts), count = static_cast<int>(found.hosts.size());
+    compare_number(found, environment, "NSLOTS", slots, found.source + " has " + number_of(slots, "slot"));
+    compare_number(found, environment, "NHOSTS", count, found.source + " has " + number_of(count, "host"));
     return found;
   }
 

@@ -1,7 +1,9 @@
 // Slurm tells everything in variables. In a heterogeneous job they have a suffix for each of its parts.
 #include <algorithm>
+#include <numeric>
 
 #include "base/number.hpp"
+#include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
@@ -45,7 +47,7 @@ Result<std::vector<int>> numbers_of_nodes(const Environment& environment, const 
 }
 
 // Adds the hosts of one part of the job. The variables of the part end with `suffix`.
-Status add_part(std::vector<Host>& hosts, const Environment& environment, int part, const std::string& suffix) {
+Status add_part(Allocation& found, const Environment& environment, int part, const std::string& suffix) {
   std::string list = "SLURM_JOB_NODELIST" + suffix;
   auto names = expand_hosts(environment.get(list).value_or(""));
   if (!names) return in(list + "=" + environment.get(list).value_or(""), std::move(names.error()));
@@ -56,6 +58,11 @@ Status add_part(std::vector<Host>& hosts, const Environment& environment, int pa
   Result<std::vector<int>> tasks = std::vector<int>();
   if (tells_tasks) tasks = numbers_of_nodes(environment, "SLURM_TASKS_PER_NODE" + suffix, names->size(), list);
   if (!tasks) return std::move(tasks.error());
+  const int nodes = static_cast<int>(names->size()), sum = std::accumulate(tasks->begin(), tasks->end(), 0);
+  compare_number(found, environment, "SLURM_JOB_NUM_NODES" + suffix, nodes, list + " has " + number_of(nodes, "host"));
+  if (!tasks->empty())
+    compare_number(found, environment, "SLURM_NTASKS" + suffix, sum,
+                   "SLURM_TASKS_PER_NODE" + suffix + " has " + number_of(sum, "task"));
   int cores_per_rank = std::max(1, environment.number("SLURM_CPUS_PER_TASK" + suffix).value_or(1));
   auto gpus = sum_of_gpus(environment.get("SLURM_GPUS_PER_NODE" + suffix).value_or("?"));
   if (!gpus && names->size() == 1 && suffix.empty()) gpus = environment.number("SLURM_GPUS_ON_NODE");
@@ -65,7 +72,7 @@ Status add_part(std::vector<Host>& hosts, const Environment& environment, int pa
     host.gpus = gpus.value_or(-1);
     if (!cores->empty()) host.cores = (*cores)[at] / cores_per_rank;
     host.slots = tasks->empty() ? std::max(1, host.cores) : (*tasks)[at];
-    hosts.push_back(std::move(host));
+    found.hosts.push_back(std::move(host));
   }
   return {};
 }
@@ -86,7 +93,7 @@ class Slurm final : public Scheduler {
     found.source = "SLURM_JOB_NODELIST";
     int part = 0;
     for (const SlurmComponent& component : components_of_job(sources.environment))
-      HVD_RETURN_IF_ERROR(add_part(found.hosts, sources.environment, part++, component.suffix));
+      HVD_RETURN_IF_ERROR(add_part(found, sources.environment, part++, component.suffix));
     return found;
   }
 

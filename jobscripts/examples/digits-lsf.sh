@@ -1,5 +1,5 @@
 #!/bin/bash
-# A cluster with LSF: 2 x 2 ranks. Written by horovodrun --jobscript; submit it with bsub.
+# A cluster with LSF: 2 x 2 ranks. Written by horovodrun --jobscript; submit it with `bsub <FILE`.
 #BSUB -J digits
 #BSUB -n 4
 #BSUB -R "span[ptile=2]"

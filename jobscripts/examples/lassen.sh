@@ -1,5 +1,5 @@
 #!/bin/bash
-# Lassen: 4 x 4 ranks. Written by horovodrun --jobscript; submit it with bsub.
+# Lassen: 4 x 4 ranks. Written by horovodrun --jobscript; submit it with `bsub FILE`.
 #BSUB -J train
 #BSUB -nnodes 4
 #BSUB -W 12:00

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A cluster with LSF: 2 x 4 ranks. Written by horovodrun --jobscript; submit it with bsub.
+# A cluster with LSF: 2 x 4 ranks. Written by horovodrun --jobscript; submit it with `bsub <FILE`.
 #BSUB -J train
 #BSUB -n 8
 #BSUB -R "span[ptile=4]"

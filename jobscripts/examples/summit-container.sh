@@ -1,5 +1,5 @@
 #!/bin/bash
-# Summit: 2 x 6 ranks. Written by horovodrun --jobscript; submit it with bsub.
+# Summit: 2 x 6 ranks. Written by horovodrun --jobscript; submit it with `bsub FILE`.
 #BSUB -J train
 #BSUB -nnodes 2
 #BSUB -W 2:00

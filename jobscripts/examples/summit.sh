@@ -1,5 +1,5 @@
 #!/bin/bash
-# Summit: 4 x 6 ranks. Written by horovodrun --jobscript; submit it with bsub.
+# Summit: 4 x 6 ranks. Written by horovodrun --jobscript; submit it with `bsub FILE`.
 #BSUB -J train
 #BSUB -nnodes 4
 #BSUB -W 2:00

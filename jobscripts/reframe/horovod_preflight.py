@@ -33,8 +33,8 @@ class HorovodPreflight(rfm.RunOnlyRegressionTest):
     @sanity_function
     def finds_no_fault(self):
         told = self.told().evaluate()
-        faults = [f"{check['check']}: {one['host']}: {one['found']}" for check in told["checks"]
-                  for one in check["findings"] if one["severity"] == "fault"]
+        faults = [f"{check['check']}: {one['host']}: {one['found']} (expected: {one['expected']})"
+                  for check in told["checks"] for one in check["findings"] if one["severity"] == "fault"]
         return sn.assert_true(told["ok"], msg="; ".join(faults))
 
     @performance_function("s")

@@ -1,5 +1,10 @@
 #!/bin/bash
-# {{title}}: {{nodes}} x {{ranks_per_node}} ranks. Written by horovodrun --jobscript; submit it with bsub.
+%if launcher_is_jsrun
+# {{title}}: {{nodes}} x {{ranks_per_node}} ranks. Written by horovodrun --jobscript; submit it with `bsub FILE`.
+%end
+%if launcher_is_horovodrun
+# {{title}}: {{nodes}} x {{ranks_per_node}} ranks. Written by horovodrun --jobscript; submit it with `bsub <FILE`.
+%end
 #BSUB -J {{job_name}}
 %if launcher_is_jsrun
 #BSUB -nnodes {{nodes}}

@@ -1,6 +1,9 @@
 #include "schedulers/slurm/components.hpp"
 
+#include <string.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "schedulers/grammar/host_lists.hpp"
 
@@ -19,6 +22,8 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
   if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
   if (auto cores = numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
     for (int on_node : *cores) component.room += on_node / std::max(1, component.cpus_per_rank);
+  if (auto hosts = expand_hosts(environment.get("SLURM_JOB_NODELIST" + suffix).value_or("")))
+    component.hosts = std::move(*hosts);
   // Slurm's number of tasks may be larger than this, if Slurm lets ranks share processors.
   component.room = std::max(component.room, component.tasks);
   return component;
@@ -46,6 +51,18 @@ void share_out(std::vector<SlurmComponent>& components, int ranks) {
   for (SlurmComponent& component : components) give(component, component.room - component.ranks);
   while (ranks > 0)
     for (SlurmComponent& component : components) give(component, std::max(component.room, 1));
+}
+
+std::string out_of_order(const std::vector<SlurmComponent>& components) {
+  const std::string* last = nullptr;
+  for (const SlurmComponent& component : components) {
+    if (component.ranks == 0) continue;
+    for (const std::string& host : component.hosts) {
+      if (last != nullptr && ::strverscmp(last->c_str(), host.c_str()) > 0) return *last + ", " + host;
+      last = &host;
+    }
+  }
+  return "";
 }
 
 }  // namespace hvd::schedulers

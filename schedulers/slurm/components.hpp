@@ -9,17 +9,21 @@
 namespace hvd::schedulers {
 
 struct SlurmComponent {
-  std::string suffix;     // suffix of its variables, "_HET_GROUP_1"; empty: it is the only component
-  int nodes = 0;          // number of nodes; 0: unknown
-  int tasks = 0;          // tasks that the job asked for; 0: unknown
-  int cpus_per_rank = 0;  // 0: the user gave no number of processors per rank
-  int room = 0;           // the number of ranks that have room; 0: unknown
-  int ranks = 0;          // share_out() sets it
+  std::string suffix;                // suffix of its variables, "_HET_GROUP_1"; empty: it is the only component
+  int nodes = 0;                     // number of nodes; 0: unknown
+  int tasks = 0;                     // tasks that the job asked for; 0: unknown
+  int cpus_per_rank = 0;             // 0: the user gave no number of processors per rank
+  int room = 0;                      // the number of ranks that have room; 0: unknown
+  int ranks = 0;                     // share_out() sets it
+  std::vector<std::string> hosts{};  // empty: unknown
 };
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment);
 // Gives each component first as many ranks as it has tasks, then as many as it has room for. The remaining ranks are
 // given to the components in turn.
 void share_out(std::vector<SlurmComponent>& components, int ranks);
+// Returns the first two hosts of components with ranks that do not come in the order of their names: "n2, n1"; empty if
+// there are no such hosts.
+std::string out_of_order(const std::vector<SlurmComponent>& components);
 
 }  // namespace hvd::schedulers

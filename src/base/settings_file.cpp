@@ -55,15 +55,6 @@ YamlKind kind_of(std::string_view name) {
   return is_section ? YamlKind::section : YamlKind::unknown;
 }
 
-// Returns the reason why a variable must not be set in a file; empty if it may be.
-std::string unfit(const std::string& variable) {
-  if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot stand in a file";
-  const KnobRow* knob = knob_of(variable);
-  std::string_view meaning = knob == nullptr ? "" : knob->meaning;
-  if (!meaning.starts_with("set by")) return {};
-  return "it is " + std::string(meaning.substr(0, meaning.find(':'))) + ", anew for each job";
-}
-
 // Converts the value of a file's key to the value of its variable. A wrong value is returned unchanged; the rule of the
 // variable then refuses it.
 std::string converted(FileKey::Form form, const std::string& value) {
@@ -123,14 +114,15 @@ class Parser {
     if (!name.starts_with(launcher_section) && knob_of(variable) == nullptr)
       return wrong(entry, "expected the name of a setting or a key of this file to lock, found '" + value + "'" +
                               proposal(name));
-    if (auto why = unfit(variable); !why.empty()) return wrong(entry, variable + " cannot be locked: " + why);
+    if (auto why = why_not_in_a_file(variable); !why.empty())
+      return wrong(entry, variable + " cannot be locked: " + why);
     file_.locks[variable] = entry.line;
     return {};
   }
 
   Status set(const YamlEntry& entry, const std::string& variable, const std::string& value) {
     if (knob_of(variable) == nullptr) return notice(entry, variable), Status();
-    if (auto why = unfit(variable); !why.empty()) return wrong(entry, variable + ": " + why);
+    if (auto why = why_not_in_a_file(variable); !why.empty()) return wrong(entry, variable + ": " + why);
     if (auto fault = fault_in(variable, value); !fault.empty()) return wrong(entry, fault);
     file_.settings[variable] = {value, entry.line};
     return {};
@@ -185,6 +177,14 @@ const FileKey* file_key(std::string_view key) {
 const FileKey* file_key_of(std::string_view variable) {
   auto row = std::find_if(std::begin(keys), std::end(keys), [&](const FileKey& r) { return variable == r.variable; });
   return row == std::end(keys) ? nullptr : row;
+}
+
+std::string why_not_in_a_file(const std::string& variable) {
+  if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot stand in a file";
+  const KnobRow* knob = knob_of(variable);
+  std::string_view meaning = knob == nullptr ? "" : knob->meaning;
+  if (!meaning.starts_with("set by")) return {};
+  return "it is " + std::string(meaning.substr(0, meaning.find(':'))) + ", so it cannot stand in a file";
 }
 
 Result<SettingsFile> parse_settings_file(std::string_view text, const std::string& path, bool is_of_site) {

@@ -24,6 +24,9 @@ std::span<const FileKey> file_keys();
 const FileKey* file_key(std::string_view key);  // null if no key has this name
 const FileKey* file_key_of(std::string_view variable);
 
+// Why this variable cannot stand in a file, as those that launchers set; empty if it can.
+std::string why_not_in_a_file(const std::string& variable);
+
 struct FileValue {
   std::string value;
   int line = 0;

@@ -238,6 +238,16 @@ class InAnAllocationOfSlurm(LauncherTest):
                       "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
                       in_slurm(HOROVODRUN, "-np", "4", "true", options=components).stderr)
 
+    def test_components_whose_nodes_are_not_in_order_meet_without_pmix(self):
+        """Slurm's server of PMIx mixes such nodes up."""
+        for components, hosts in ((("-N1", "-n1", "-w", "n2", ":", "-N1", "-n2", "-w", "n1"), "n2,n1,n1"),
+                                  (("-N2", "-n2", "-w", "n1,n3", ":", "-N1", "-n1", "-w", "n2"), "n1,n3,n2")):
+            result = in_slurm(HOROVODRUN, "-np", "3", RANK, "pmi", "3", hosts, options=components)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        text = in_slurm(HOROVODRUN, "--explain", "-np", "3", "true", options=components).stdout
+        self.assertRegex(text, r"srun --mpi=pmi2 [^\n]*\n(.*\n)*bootstrap +pmi(.*\n)+.*"
+                               r"the nodes of the components, n3, n2, are not in the order of their names")
+
     def test_ranks_beyond_its_room_are_refused_unless_they_may_share(self):
         result = in_slurm(HOROVODRUN, "-np", "6", "true", options=("-N2", "-n4"))
         self.assertEqual(result.returncode, 2)

@@ -5,6 +5,7 @@ The archive lies in the /tmp of n1 alone, so what arrives on the others came ove
 """
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -148,6 +149,56 @@ class Staging(unittest.TestCase):
             on("n1", f"tar -c {flags}")
             self.refused(self.stage("/tmp/env.bad"), 1, text)
         self.refused(self.stage(self.pack(links=[("lib/all", "/usr/lib")])), 1, "leads out of the folder, to /usr/lib")
+
+    def test_a_cut_archive_and_a_folder_in_the_place_of_an_archive_are_refused(self):
+        archive = self.pack("env.tar", "-b1")
+        on("n1", f"head -c -1024 {archive} > /tmp/env.short")  # cut between two members
+        self.refused(self.stage("/tmp/env.short"), 1, "it has no end: it is cut")
+        self.refused(self.stage("/tmp"), 2, "expected an archive, found no regular file")
+        self.refused(self.stage(self.pack(links=[("again", "bin/python/.."), ("bin/python", "/etc")])), 1,
+                     "its link again leads out of the folder, to bin/python/..")
+
+    def test_blanks_and_quotes_in_names_and_a_relative_place(self):
+        name = "env. it's \"mine\" $HOME.tar.gz"
+        archive = self.pack(**{"lib/a 'b' $(touch harm)": "", "-rf": ""})
+        on("n1", f"mv {archive} {shlex.quote('/tmp/' + name)}")
+        for node in ALL:
+            on(node, "rm -rf '/tmp/a b' && mkdir '/tmp/a b'")
+        command = ["sh", "-c", "cd /tmp && exec \"$@\"", "sh", HOROVODRUN, *THREE, "--stage", name, "--stage-to", "a b",
+                   "tool"]
+        result = run(*command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(re.findall(r"^\[\d\]<stdout>:n\d /tmp/a b/horovod-environments-0/\w{32}/content$",
+                                        result.stdout, re.M)), 4, result.stdout)
+
+    def test_the_users_options_of_tar_change_nothing(self):
+        self.check(self.stage(self.pack(), TAR_OPTIONS="--exclude=*", XZ_OPT="-x", GZIP="-x"), self.FOUR)
+
+    def test_what_lies_at_the_place_already_is_left_alone(self):
+        archive = self.pack()
+        for make in (f"echo mine > {PLACE}", f"mkdir /tmp/other && ln -s /tmp/other {PLACE}",
+                     f"mkdir {PLACE} && chown 65534 {PLACE}"):
+            on("n2", f"rm -rf {PLACE} /tmp/other && {make}")
+            result = self.stage(archive)
+            self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+            self.assertIn(f"{PLACE} is no folder that this user alone may write to", result.stderr)
+            self.assertRegex(result.stderr, "FIRST FAILURE: rank [12] on host n2 ")
+            self.assertEqual(on("n2", "ls -A /tmp/other 2>/dev/null || true"), "")
+        on("n2", f"rm -rf {PLACE} /tmp/other")
+
+    def test_a_node_that_fails_is_named(self):
+        archive = self.pack()
+        result = self.stage(archive, HOROVOD_SSH="false")
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertRegex(result.stderr, "(?s)the host n[23] cannot be used.*the job was not started")
+        # Its tar is killed, and with it the stager, while the archive arrives.
+        on("n2", "mkdir -p /tmp/bin && printf '#!/bin/sh\nkill -9 $PPID\n' > /tmp/bin/tar && chmod +x /tmp/bin/tar")
+        result = self.stage(archive, before=("env", "PATH=/tmp/bin:" + os.environ["PATH"]))
+        on("n2", "rm -r /tmp/bin")
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn("FIRST FAILURE: rank 1 on host n2 ", result.stderr)
+        self.assertIn("was killed by signal 9", result.stderr)
+        self.check(self.stage(archive), self.FOUR)  # what it left is no obstacle
 
     def test_an_environment_that_is_removed_meanwhile_is_missed_by_name(self):
         archive = self.pack()

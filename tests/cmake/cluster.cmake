@@ -30,6 +30,10 @@ list(APPEND horovodrun_tests cluster.an_environment_is_staged_on_all_nodes)
 add_test(NAME site.schedulers_over_virtual_nodes COMMAND ${cluster}/schedulers_test.py ${PROJECT_BINARY_DIR})
 set_tests_properties(site.schedulers_over_virtual_nodes PROPERTIES LABELS site TIMEOUT 600 SKIP_RETURN_CODE 77
                      ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+add_test(NAME site.examples_of_job_scripts_for_lsf_are_taken_by_bsub_and_run
+         COMMAND ${cluster}/lsf_job_scripts_test.py ${PROJECT_BINARY_DIR})
+set_tests_properties(site.examples_of_job_scripts_for_lsf_are_taken_by_bsub_and_run
+                     PROPERTIES LABELS site TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 foreach(classes Faults,Jobs CleanRuns)
   string(REPLACE "," "_and_" name ${classes})
   string(REPLACE "," ";" classes ${classes})

@@ -47,6 +47,7 @@ set_tests_properties(site.wheel_serves_every_system_from_glibc_2_28 site.wheel_f
 hvd_site_test(NAME containers.are_what_the_generator_writes_and_follow_the_grammar LABEL unit
               COMMAND ${site}/containers_test.py)
 hvd_site_test(NAME site.manifests_fit_the_schemas_of_kubernetes LABEL site COMMAND ${site}/kubernetes_test.py)
+hvd_site_test(NAME site.smoke_test_for_reframe LABEL site COMMAND ${site}/reframe_test.py)
 foreach(kind ByItself UnderSlurm ByHorovodrun Docs AsPods)
   hvd_site_test(NAME site.image_for_processors.${kind} LABEL site TIMEOUT 2400
                 COMMAND ${site}/image_test.py ${kind})

@@ -86,6 +86,7 @@ TEST(ProgramFile, knows_the_loader_and_the_libraries) {
   ASSERT_TRUE(sh);
   EXPECT_EQ(sh->loader.substr(0, 3), "ld-");
   EXPECT_NE(std::find(sh->libraries.begin(), sh->libraries.end(), "libc.so.6"), sh->libraries.end());
+  EXPECT_TRUE(sh->glibc.starts_with("2.")) << sh->glibc;
   EXPECT_FALSE(posix::read_program_file("/does/not/exist"));
 }
 

@@ -204,6 +204,7 @@ TEST(Preflight, writes_a_page_and_json_with_the_same_findings) {
   EXPECT_NE(page.find("2 faults, 0 notes, in 1.5 s"), std::string::npos) << page;
   const std::string json = json_of(judged, allocation, 1.5);
   EXPECT_NE(json.find("{\"severity\": \"fault\", \"host\": \"n3\""), std::string::npos) << json;
+  EXPECT_NE(json.find("{\"check\": \"limits\", \"ok\": false, \"summary\": \"\""), std::string::npos) << json;
 }
 
 }  // namespace

@@ -92,6 +92,14 @@ TEST(TarCheck, refuses_what_leaves_the_folder) {
   expect_fault(member("dev/sda", '4') + the_end(), "neither file, folder nor link");
 }
 
+// bin/python may lead to the Python of the system, but nothing may be written or read through it.
+TEST(TarCheck, lets_nothing_through_the_python_of_a_venv) {
+  const std::string python = link("bin/python", "/etc");
+  expect_fault(python + file("bin/python/evil") + the_end(), "goes through the link bin/python to /etc");
+  expect_fault(python + link("bin/tool", "python/passwd") + the_end(), "its link bin/tool leads out");
+  expect_fault(python + link("lib", "bin/python/../..") + the_end(), "its link lib leads out");
+}
+
 TEST(TarCheck, refuses_links_that_lead_out_together) {
   expect_fault(link("p/q/up", "../..") + link("out", "p/q/up/../x") + the_end(), "its link out leads out");
   // the links form a circle, which leads to no file
@@ -107,12 +115,21 @@ TEST(TarCheck, reads_names_that_come_in_members_of_their_own) {
   EXPECT_EQ(fault_in(member("././@LongLink", 'L', "lib/" + name) + file("short") + the_end(), 512), "");
 }
 
+// tar takes these names, so it is they that have to be looked at.
+TEST(TarCheck, reads_names_for_all_members_and_names_of_sparse_files) {
+  expect_fault(member("pax", 'g', "20 path=/etc/shadow\n") + file("bin/a") + the_end(), "one path for all");
+  EXPECT_EQ(fault_in(member("pax", 'g', "13 comment=x\n") + file("bin/a") + the_end(), 512), "");  // of git archive
+  expect_fault(member("pax", 'x', "27 GNU.sparse.name=../evil\n12 path=a/b\n") + file("short") + the_end(),
+               "leaves the folder");
+}
+
 TEST(TarCheck, refuses_what_is_damaged_or_cut) {
   std::string archive = file("bin/a", std::string(5000, 'a'));
   expect_fault(archive.substr(0, 3000), "in the middle of a member");
   archive[3] = 'x';
   expect_fault(archive, "wrong checksum");
   expect_fault(std::string(1024, '\0'), "nothing in it");
+  expect_fault(file("bin/a") + file("bin/b"), "it has no end");
   expect_fault("no archive at all", "in the middle");
 }
 
@@ -260,6 +277,30 @@ TEST_F(Staging, refuses_an_archive_without_an_environment) {
   auto published = place.publish(std::move(*unpacking), "0123", archive("env.tar", "x"), "job");
   ASSERT_FALSE(published);
   EXPECT_NE(published.error().message.find("no folder bin"), std::string::npos) << published.error().message;
+}
+
+TEST_F(Staging, refuses_a_folder_bin_that_leads_in_a_circle) {
+  auto place = environments();
+  auto unpacking = place.begin();
+  fs::create_symlink("bin", unpacking.value().content + "/bin");
+  EXPECT_FALSE(place.publish(std::move(*unpacking), "0123", archive("env.tar", "x"), "job"));
+}
+
+TEST_F(Staging, removes_what_may_not_be_written_to) {
+  constexpr uid_t nobody = 65534;
+  const bool is_root = ::geteuid() == 0;  // who may write to everything
+  if (is_root) {
+    ASSERT_EQ(::chown(folder_.c_str(), nobody, nobody) + ::seteuid(nobody), 0);
+  }
+  fs::create_directories(in_own("tree/a/b"));
+  std::ofstream(in_own("tree/a/b/file")) << "x";
+  fs::permissions(in_own("tree/a/b"), fs::perms::owner_read);
+  fs::permissions(in_own("tree/a"), fs::perms::owner_read | fs::perms::owner_exec);
+  remove_tree(in_own("tree"));
+  EXPECT_FALSE(fs::exists(in_own("tree")));
+  if (is_root) {
+    EXPECT_EQ(::seteuid(0), 0);
+  }
 }
 
 TEST_F(Staging, neighbours_pass_blocks_on_and_drop_strangers) {

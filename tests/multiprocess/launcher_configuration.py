@@ -113,6 +113,28 @@ class Configuration(unittest.TestCase):
     def test_question_in_a_file_is_refused(self):
         self.site("horovodrun:\n  help: true\n")
         self.assertIn("give it as a flag", self.refused("-np", "1", "true"))
+        for flag in ("config-file: other.yaml", "preflight: only", "preflight: json"):
+            self.site(f"horovodrun:\n  {flag}\n")
+            self.assertRegex(self.refused("-np", "1", "true"),
+                             rf"site.yaml, line 2: horovodrun\.{flag.split(':')[0]} .*: give it as a flag \[HVD1003\]")
+
+    def test_what_launchers_tell_a_rank_cannot_stand_in_a_file(self):
+        for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_SECRET_KEY", "HOROVOD_GLOO_RENDEZVOUS_ADDR"):
+            text = f"settings:\n  {name}: 3\n"
+            self.site(text)
+            said = rf"line 2: {name}: it is set by [\w ]+, so it cannot stand in a file"
+            self.assertRegex(self.refused("-np", "1", "true"), said + r" \[HVD1003\]")
+            self.site("")
+            named = self.write("job.yaml", text)
+            self.assertRegex(self.refused("--config-file", named, "-np", "1", "true"), said + r" \[HVD1002\]")
+
+    def test_keys_that_mean_nothing_are_named(self):
+        self.site("command: python train.py\nsettings:\n  PMI_RANK: 3\nhorovodrun:\n  verbos: true\n")
+        done = self.run_it(HOROVODRUN, "-np", "1", "true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for said in ("line 1: the key command has no effect", "line 3: the key PMI_RANK has no effect",
+                     "line 5: the key horovodrun.verbos has no effect; did you mean horovodrun.verbose?"):
+            self.assertIn(said, done.stderr)
 
     def test_secret_of_a_job_is_not_shown(self):
         self.assertNotIn("hush", self.run_it(HOROVODRUN, "--show-config", HOROVOD_SECRET_KEY="hush").stdout)

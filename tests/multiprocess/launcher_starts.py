@@ -1,5 +1,7 @@
 """The environment that ranks find when they start, and the errors of wrong command lines."""
 import os
+import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -269,6 +271,16 @@ class WrongCommandLines(LauncherTest):
             result = run(flag)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertTrue(result.stdout)
+
+    def test_tell_the_compiler_and_the_glibc_that_is_needed(self):
+        text = run("--check-build").stdout
+        self.assertRegex(text, r"\n    compiler: (GCC|Clang) \d+\.\S+")
+        needed = re.search(r"\n    needs glibc: 2\.(\d+) or later \((\S+)\)\n", text)
+        self.assertTrue(needed, text)
+        folder = pathlib.Path(HOROVODRUN).resolve().parent.parent
+        symbols = [version for path in [HOROVODRUN, *folder.glob("lib/libhorovod*.so*")]
+                   for version in re.findall(rb"GLIBC_2\.(\d+)\0", pathlib.Path(path).read_bytes())]
+        self.assertEqual(int(needed[1]), max(map(int, symbols)))
 
     def test_tick_the_frameworks_whose_binding_is_there(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -115,6 +115,55 @@ TEST(Schedulers, name_what_lies_or_is_cut_off) {
             "");
 }
 
+std::vector<std::string> contradictions_of(const CapturedJob& job) {
+  Environment environment(job.variables);
+  auto allocation = scheduler_around(environment).scheduler->allocation(sources_of(job, environment));
+  EXPECT_TRUE(allocation) << allocation.error().message;
+  return allocation ? allocation->contradictions : std::vector<std::string>{};
+}
+
+TEST(Schedulers, find_no_contradiction_in_captured_jobs) {
+  for (const CapturedJob& job : captured_jobs())
+    EXPECT_EQ(contradictions_of(job), std::vector<std::string>()) << job.expected;
+}
+
+TEST(Schedulers, tell_what_contradicts_what) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(contradictions_of({"slurm",
+                               {{"SLURM_JOB_ID", "1"},
+                                {"SLURM_JOB_NODELIST", "n[1-2]"},
+                                {"SLURM_JOB_NUM_NODES", "3"},
+                                {"SLURM_NTASKS", "4"},
+                                {"SLURM_TASKS_PER_NODE", "2,1"}}}),
+            (Lines{"SLURM_JOB_NUM_NODES=3, but SLURM_JOB_NODELIST has 2 hosts",
+                   "SLURM_NTASKS=4, but SLURM_TASKS_PER_NODE has 3 tasks"}));
+  EXPECT_EQ(contradictions_of({"lsf",
+                               {{"LSB_JOBID", "1"},
+                                {"LSB_MCPU_HOSTS", "n1 4 n2 4"},
+                                {"LSB_DJOB_NUMPROC", "x"},
+                                {"LSB_DJOB_HOSTFILE", "/a"},
+                                {"LSB_HOSTS", "n1 n1 n1 n1 n3"}},
+                               {{"/a", "n1\nn1\nn1\nn2\nn2\nn2\nn2\n"}}}),
+            (Lines{"LSB_DJOB_HOSTFILE=/a has 3 slots on n1, but LSB_MCPU_HOSTS has 4 slots",
+                   "LSB_HOSTS has no slot on n2, but LSB_MCPU_HOSTS has 4 slots",
+                   "LSB_DJOB_NUMPROC=x, but LSB_MCPU_HOSTS has 8 slots"}));
+  EXPECT_EQ(
+      contradictions_of({"lsf", {{"LSB_JOBID", "1"}, {"LSB_MCPU_HOSTS", "n1 1"}, {"LSB_DJOB_HOSTFILE", "/gone"}}}),
+      (Lines{"LSB_DJOB_HOSTFILE=/gone: the file /gone cannot be read: No such file or directory"}));
+  EXPECT_EQ(contradictions_of(
+                {.key = "pbs",
+                 .variables = {{"PBS_JOBID", "1"}, {"PBS_NODEFILE", "/a"}, {"PBS_NP", "3"}, {"PBS_NUM_NODES", "1"}},
+                 .files = {{"/a", "n1.site\nn2.site\n"}},
+                 .answers = {{"qstat -f 1", "Job Id: 1\n    exec_host = n1/0*4+n3/0*4\n"}}}),
+            (Lines{"PBS_NP=3, but PBS_NODEFILE=/a has 2 lines", "PBS_NUM_NODES=1, but PBS_NODEFILE=/a has 2 hosts",
+                   "PBS_NODEFILE=/a has n2.site, but exec_host of `qstat -f` has no such host"}));
+  EXPECT_EQ(contradictions_of(
+                {"sge",
+                 {{"JOB_ID", "1"}, {"SGE_TASK_ID", "1"}, {"PE_HOSTFILE", "/a"}, {"NSLOTS", "8"}, {"NHOSTS", "2"}},
+                 {{"/a", "n1 4 q\n"}}}),
+            (Lines{"NSLOTS=8, but PE_HOSTFILE=/a has 4 slots", "NHOSTS=2, but PE_HOSTFILE=/a has 1 host"}));
+}
+
 // Returns the text with bytes cut, doubled, mixed and overwritten, mostly by characters that the grammars use.
 std::string damaged(std::string text, std::mt19937& random) {
   constexpr std::string_view letters = "[](),-x:0129 \n\t{}\"\\n.+=\x01\xff";

@@ -36,5 +36,24 @@ TEST(SlurmComponents, get_ranks_as_they_have_tasks_then_as_they_have_room) {
   EXPECT_EQ(components[0].room, 4);
 }
 
+TEST(SlurmComponents, know_hosts_that_are_not_in_the_order_of_their_names) {
+  auto said = [](const std::vector<std::string>& lists, int ranks) {
+    std::map<std::string, std::string, std::less<>> variables = {{"SLURM_HET_SIZE", std::to_string(lists.size())}};
+    for (std::size_t at = 0; at < lists.size(); ++at) {
+      variables["SLURM_JOB_NODELIST_HET_GROUP_" + std::to_string(at)] = lists[at];
+      variables["SLURM_NTASKS_HET_GROUP_" + std::to_string(at)] = "1";
+    }
+    auto components = components_of_job(Environment(std::move(variables)));
+    share_out(components, ranks);
+    return out_of_order(components);
+  };
+  EXPECT_EQ(said({"n1", "n2"}, 2), "");
+  EXPECT_EQ(said({"n[1-2]", "n2", "n[9-10]", "p1"}, 4), "");
+  EXPECT_EQ(said({"n2", "n1"}, 2), "n2, n1");
+  EXPECT_EQ(said({"n[1,3]", "n2"}, 2), "n3, n2");
+  EXPECT_EQ(said({"n10", "n9"}, 2), "n10, n9");
+  EXPECT_EQ(said({"n2", "n1"}, 1), "");  // the second component has no rank
+}
+
 }  // namespace
 }  // namespace hvd::schedulers

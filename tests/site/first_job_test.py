@@ -110,7 +110,7 @@ horovodrun {words}
         self.stand_in("lsf", "--site summit --account ABC123 --nodes 4 --ranks-per-node 1", "bsub first.sh")
 
     def test_lsf_with_blaunch(self):
-        self.stand_in("lsf-without-jsm", "--nodes 4 --ranks-per-node 1", "bsub ./first.sh")
+        self.stand_in("lsf-without-jsm", "--nodes 4 --ranks-per-node 1", "bsub <first.sh")
 
 
 if __name__ == "__main__":

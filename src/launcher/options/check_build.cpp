@@ -1,11 +1,15 @@
 #include "launcher/options/check_build.hpp"
 
+#include <string.h>
+
 #include <string>
+#include <vector>
 
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
+#include "native/posix/program_file.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -52,6 +56,29 @@ bool has_plugin(const char* name, const Environment& environment) {
   return table || table.error().message.find("has a table of") != std::string::npos;
 }
 
+std::string compiler() {
+#if defined(__clang__)
+  return "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
+         std::to_string(__clang_patchlevel__);
+#else
+  return "GCC " __VERSION__;
+#endif
+}
+
+// Of the launcher, the library and the plugins, the one that needs the newest glibc says how old a system may be.
+std::string needed_glibc(const Environment& environment) {
+  std::vector<std::string> files = posix::installed_libraries(environment);
+  files.emplace_back("/proc/self/exe");
+  std::string newest, whose;
+  for (const std::string& path : files) {
+    auto file = posix::read_program_file(path);
+    if (!file || ::strverscmp(file->glibc.c_str(), newest.c_str()) <= 0) continue;
+    newest = file->glibc;
+    whose = path == files.back() ? "horovodrun" : path.substr(path.rfind('/') + 1);
+  }
+  return newest.empty() ? "none" : newest + " or later (" + whose + ")";
+}
+
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
@@ -68,6 +95,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
           item(has_plugin("hwloc", environment), "hwloc");
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
+  text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";
   if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
   else if (!python.has("horovod"))
     text += "\n(The Python along PATH, " + python.path + ", has no package horovod, so no framework is ticked.)\n";

@@ -88,6 +88,8 @@ std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
 Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& value, const std::string& file_name) {
   std::string name = entry.key.substr(sizeof "settings." - 1);
   std::string place = file_name + ", line " + std::to_string(entry.line);
+  if (auto why = why_not_in_a_file(name); !why.empty())
+    return Error(ErrorCode::invalid_argument, place + ": " + name + ": " + why);
   if (auto fault = fault_in(name, value); !fault.empty())
     return Error(ErrorCode::invalid_argument, place + ": " + fault);
   flags.variables[name] = {value, place};
@@ -101,6 +103,15 @@ bool has_rival(const Flags& flags, std::string_view name) {
     if (std::find(std::begin(group), std::end(group), name) != std::end(group))
       return std::any_of(std::begin(group), std::end(group), [&](std::string_view other) { return flags.has(other); });
   return false;
+}
+
+// Returns why this flag makes no sense in a file that is read for every job; empty if it makes sense.
+std::string why_not_for_all_jobs(const FlagRow& row, const std::string& value) {
+  const std::string_view name = row.name;
+  if (is_question(row) || (name == "preflight" && (value == "only" || value == "json")))
+    return " only asks for information: give it as a flag on the command line";
+  if (name == "config_file") return " names another file, but this one is read in its place: give it as a flag";
+  return "";
 }
 
 // The flags that a file sets. If a flag has several lines, the last one counts.
@@ -119,9 +130,8 @@ Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::str
   if (!single) return Error(ErrorCode::invalid_argument, where + " must be " + single.error().message);
   if (is_setting) return apply_setting(flags, entry, *single, file_name);
   if (row == nullptr) return apply_controller(flags, *single, where, place);
-  if (is_question(*row))
-    return Error(ErrorCode::invalid_argument,
-                 where + " only asks for information: give it as a flag on the command line");
+  if (auto why = why_not_for_all_jobs(*row, *single); !why.empty())
+    return Error(ErrorCode::invalid_argument, where + why);
   file.has_stall_check |= entry.key.starts_with("stall_check.");
   auto value = value_for(*row, *single, where);
   if (!value) return value.error();
@@ -163,9 +173,8 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
       continue;
     }
     std::string where = place + ": " + written.key;
-    if (is_question(*row))
-      return Error(ErrorCode::invalid_argument,
-                   where + " only asks for information: give it as a flag on the command line");
+    if (auto why = why_not_for_all_jobs(*row, entry.value); !why.empty())
+      return Error(ErrorCode::invalid_argument, where + why);
     auto value = value_for(*row, entry.value, where);
     if (!value) return value.error();
     bool is_said =

@@ -115,9 +115,10 @@ std::string json_of(const std::vector<Judged>& all, const Allocation& allocation
           ", \"ok\": " + (has_fault(all) ? "false" : "true") + ", \"checks\": [";
   for (std::size_t at = 0; at < all.size(); ++at) {
     const Judged& each = all[at];
+    const std::string summary = each.verdict.findings.empty() ? each.verdict.summary : "";
     text += std::string(at == 0 ? "" : ",") + "\n  {\"check\": " + in_json_quotes(each.check) +
             ", \"ok\": " + (std::string_view(word_for(each.verdict)) == "FAULT" ? "false" : "true") +
-            ", \"summary\": " + in_json_quotes(each.verdict.summary) + ", \"findings\": [";
+            ", \"summary\": " + in_json_quotes(summary) + ", \"findings\": [";
     for (std::size_t number = 0; number < each.verdict.findings.size(); ++number) {
       const Finding& finding = each.verdict.findings[number];
       text += std::string(number == 0 ? "" : ",") +

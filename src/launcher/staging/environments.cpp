@@ -64,12 +64,18 @@ std::optional<std::chrono::seconds> age_of(const std::string& path) {
   return std::chrono::seconds(::time(nullptr) - state.st_mtime);
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code ignored;  // if the path cannot be looked at, it is no folder for us
+  return fs::is_directory(path, ignored);
+}
+
 // Returns the folder that contains bin: the content itself, or the only folder in the content.
 Result<std::string> place_of_bin(const std::string& content) {
-  auto has_bin = [&](const std::string& place) { return fs::is_directory(content + "/" + place + "/bin"); };
+  auto has_bin = [&](const std::string& place) { return is_folder(content + "/" + place + "/bin"); };
   if (has_bin(".")) return std::string(".");
   std::vector<std::string> names = posix::names_in(content);
-  if (names.size() == 1 && has_bin(names[0])) return names[0];
+  const bool fits_in_a_line = names.size() == 1 && names[0].find('\n') == std::string::npos;  // of the record
+  if (fits_in_a_line && has_bin(names[0])) return names[0];
   return Error(ErrorCode::invalid_argument,
                "it has no folder bin, neither at its top nor in its only folder: pack a whole environment, by "
                "conda-pack, venv-pack or tar");
@@ -88,6 +94,14 @@ Status repair(const std::string& prefix) {
 
 }  // namespace
 
+void remove_tree(const std::string& folder) {
+  std::error_code ignored;
+  for (fs::recursive_directory_iterator at(folder, ignored), end; at != end; at.increment(ignored))
+    if (!at->is_symlink(ignored) && at->is_directory(ignored))
+      fs::permissions(at->path(), fs::perms::owner_all, fs::perm_options::add, ignored);
+  fs::remove_all(folder, ignored);
+}
+
 Result<ArchiveState> ArchiveState::of(const std::string& path) {
   struct stat state {};
   if (::stat(path.c_str(), &state) != 0) return system_error("the archive cannot be read", errno);
@@ -100,7 +114,7 @@ Result<ArchiveState> ArchiveState::of(const std::string& path) {
 
 Result<Environments> Environments::in(const std::string& parent, const std::string& temporary_folder) {
   std::string place = parent;
-  if (place.empty()) place = fs::is_directory(temporary_folder) ? temporary_folder : "/tmp";
+  if (place.empty()) place = is_folder(temporary_folder) ? temporary_folder : "/tmp";
   Environments found(place + "/horovod-environments-" + std::to_string(::getuid()));
   if (::mkdir(found.folder_.c_str(), 0700) != 0 && errno != EEXIST)
     return system_error("the folder " + found.folder_ + " cannot be made (--stage-to names another place)", errno);
@@ -164,8 +178,7 @@ Result<Kept> Environments::publish(Unpacking unpacking, const std::string& diges
   while (::rename(unpacking.folder.c_str(), path_of(digest).c_str()) != 0) {
     if (errno != EEXIST && errno != ENOTEMPTY) return system_error(path_of(digest) + " cannot be made", errno);
     if (auto kept = use(digest)) {  // another job has unpacked the same archive earlier
-      std::error_code ignored;
-      fs::remove_all(unpacking.folder, ignored);
+      remove_tree(unpacking.folder);
       HVD_RETURN_IF_ERROR(write_record(digest, archive, *prefix));
       note_use(digest, job);
       return std::move(*kept);
@@ -193,8 +206,7 @@ Status Environments::write_record(const std::string& digest, const ArchiveState&
 
 void Environments::remove_locked(const std::string& name) const {
   const std::string removed = path_of("removing-" + posix::random_hex(6));
-  std::error_code ignored;
-  if (::rename(path_of(name).c_str(), removed.c_str()) == 0) fs::remove_all(removed, ignored);
+  if (::rename(path_of(name).c_str(), removed.c_str()) == 0) remove_tree(removed);
 }
 
 void Environments::remove_old(const std::string& spared) const {

@@ -43,6 +43,9 @@ struct Unpacking {
   std::string folder, content;
 };
 
+// Removes the folder with all in it, also where an archive has folders that may not be written to.
+void remove_tree(const std::string& folder);
+
 class Environments {
  public:
   // `parent` is the folder that the user named; if it is empty, TMPDIR or /tmp is used. Makes a folder in it. Fails if

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "base/config.hpp"
@@ -174,16 +173,11 @@ class Stager {
     }
     Status done = unpacking ? unpack(*unpacking, before, next) : pass_on(nullptr, before, next);
     if (done && unpacking) done = publish(std::move(*unpacking));
-    else if (unpacking) remove_all(unpacking->folder);
+    else if (unpacking) remove_tree(unpacking->folder);
     // If the archive has a fault, the node that reads it finds the same fault. This node's error is marked as a
     // consequence, so that the reading node is named.
     if (!done && before && done.error().code == ErrorCode::invalid_argument) done.error().is_a_consequence = true;
     return done;
-  }
-
-  static void remove_all(const std::string& folder) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
   }
 
   Status unpack(const Unpacking& unpacking, std::optional<Neighbour>& before, std::optional<Neighbour>& next) {
@@ -197,7 +191,7 @@ class Stager {
     const std::string folder = unpacking.folder;
     auto kept = environments_.publish(std::move(unpacking), archive_.digest, archive_.state, job_);
     if (!kept) {
-      remove_all(folder);
+      remove_tree(folder);
       return kept.error();
     }
     kept_ = std::move(*kept);
@@ -273,7 +267,11 @@ int complain(const Error& error, const std::string& path) {
 
 int run_stager(char** arguments) {
   ::signal(SIGPIPE, SIG_IGN);
-  ::setenv("LC_ALL", "C", 1);  // NOLINT(concurrency-mt-unsafe): a single thread; what tar says is read
+  // NOLINTBEGIN(concurrency-mt-unsafe): a single thread
+  ::setenv("LC_ALL", "C", 1);  // what tar says is read
+  for (const char* more_flags : {"TAR_OPTIONS", "GZIP", "BZIP", "BZIP2", "XZ_DEFAULTS", "XZ_OPT"})
+    ::unsetenv(more_flags);
+  // NOLINTEND(concurrency-mt-unsafe)
   const Environment environment = Environment::of_this_process();
   const std::string job = arguments[1], path = arguments[2];
   auto environments = Environments::in(std::string_view(arguments[3]) == "-" ? "" : arguments[3],

@@ -70,8 +70,10 @@ bool follow(StagerRun& run, Hear hear) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// The ranks' working folder may be another one than ours.
 std::string parent_of(const Flags& flags) {
-  return flags.get("stage_to");
+  const std::string place = flags.get("stage_to");
+  return place.empty() ? place : std::filesystem::absolute(place).lexically_normal().string();
 }
 
 Result<StagerRun> start_stagers(const Flags& flags, const Environment& environment, std::span<char* const> arguments,

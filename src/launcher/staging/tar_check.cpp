@@ -108,13 +108,16 @@ Status TarCheck::take_header() {
   auto size = number_at(header_, 124, 12);
   if (!size) return damaged("a header has a size that is no number");
   const char type = header_[156];
-  text_kind_ = type == 'L' ? Text::path : type == 'K' ? Text::link : type == 'x' ? Text::attributes : Text::none;
+  text_kind_ = type == 'L'   ? Text::path
+               : type == 'K' ? Text::link
+               : type == 'x' ? Text::attributes
+               : type == 'g' ? Text::of_all
+                             : Text::none;
   if (text_kind_ != Text::none && *size > longest_text) return damaged("a name of more than a mebibyte");
   text_.clear();
-  const bool has_content =
-      type == 0 || type == '0' || type == '7' || type == 'S' || type == 'g' || text_kind_ != Text::none;
+  const bool has_content = type == 0 || type == '0' || type == '7' || type == 'S' || text_kind_ != Text::none;
   std::uint64_t bytes = has_content ? *size : 0;
-  if (text_kind_ == Text::none && type != 'g') {
+  if (text_kind_ == Text::none) {
     if (has_content && next_size_ >= 0) bytes = static_cast<std::uint64_t>(next_size_);
     is_extended_ = type == 'S' && header_[482] != 0;
     HVD_RETURN_IF_ERROR(take_member(type, bytes));
@@ -128,7 +131,7 @@ Status TarCheck::take_text() {
   const Text kind = std::exchange(text_kind_, Text::none);
   if (kind == Text::path) next_path_ = text_.substr(0, text_.find('\0'));
   if (kind == Text::link) next_link_ = text_.substr(0, text_.find('\0'));
-  if (kind != Text::attributes) return {};
+  if (kind != Text::attributes && kind != Text::of_all) return {};
   // Reads an attribute such as "30 mtime=1700000000.123456789\n".
   for (std::string_view rest = text_; !rest.empty();) {
     auto size = leading_number<std::size_t>(rest);
@@ -140,7 +143,13 @@ Status TarCheck::take_text() {
     std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
     std::string_view key = entry.substr(0, equals), value = entry.substr(equals + 1);
+    if (kind == Text::of_all) {
+      if (key == "path" || key == "linkpath" || key == "size" || key.starts_with("GNU.sparse."))
+        return refused("it has one " + std::string(key) + " for all of its members");
+      continue;
+    }
     if (key == "path") next_path_ = value;
+    if (key == "GNU.sparse.name") next_sparse_path_ = value;  // "path" then is a name for who knows no sparse files
     if (key == "linkpath") next_link_ = value;
     if (key == "size") next_size_ = number_in<std::int64_t>(value).value_or(-1);
   }
@@ -149,6 +158,7 @@ Status TarCheck::take_text() {
 
 Status TarCheck::take_member(char type, std::uint64_t size) {
   std::string path = std::exchange(next_path_, {}), target = std::exchange(next_link_, {});
+  if (std::string sparse = std::exchange(next_sparse_path_, {}); !sparse.empty()) path = std::move(sparse);
   next_size_ = -1;
   if (path.empty()) {
     path = text_at(header_, 0, 100);
@@ -187,11 +197,9 @@ Status TarCheck::check_path(const std::string& path, const char* what) const {
 
 Status TarCheck::check_link(const std::string& path, const std::string& target) {
   const auto parts = parts_of(path);
-  if (target.starts_with('/')) {
-    if (is_python_of_venv(parts)) return {};
+  if (target.starts_with('/') && !is_python_of_venv(parts))
     return refused("its link " + path + " leads out of the folder, to " + target +
                    ": only bin/python may; pack with conda-pack or venv-pack, or with tar --dereference");
-  }
   links_[joined_path(parts)] = target;
   return {};
 }
@@ -211,6 +219,7 @@ bool TarCheck::leaves(const std::string& path, int depth_of_links) const {
     at.push_back(parts[each]);
     auto link = links_.find(joined_path(at));
     if (link == links_.end()) continue;
+    if (link->second.starts_with('/')) return each + 1 < parts.size();  // beyond the Python of a venv, nothing is ours
     at.pop_back();
     std::string further = joined_path(at) + "/" + link->second;
     for (std::size_t rest = each + 1; rest < parts.size(); ++rest) further += "/" + parts[rest];
@@ -222,6 +231,7 @@ bool TarCheck::leaves(const std::string& path, int depth_of_links) const {
 Status TarCheck::finish() const {
   if (filled_ > 0 || left_ > 0 || padding_ > 0) return damaged("it ends in the middle of a member");
   if (members_ == 0) return damaged("there is nothing in it");
+  if (!has_ended_) return damaged("it has no end: it is cut");
   for (const auto& [path, target] : links_)
     if (leaves(path, 0)) return refused("its link " + path + " leads out of the folder, to " + target);
   return {};

@@ -24,7 +24,7 @@ class TarCheck {
   std::uint64_t members() const { return members_; }
 
  private:
-  enum class Text { none, path, link, attributes };  // what the text in this member means for the next member
+  enum class Text { none, path, link, attributes, of_all };  // what the text in this member means for the next ones
   Status take_header();
   Status take_text();
   Status take_member(char type, std::uint64_t size);
@@ -37,12 +37,12 @@ class TarCheck {
   std::uint64_t left_ = 0, padding_ = 0;  // what is left of the member's content and padding
   Text text_kind_ = Text::none;
   std::string text_;
-  std::string next_path_, next_link_;  // given by an earlier member
+  std::string next_path_, next_sparse_path_, next_link_;  // given by an earlier member
   std::int64_t next_size_ = -1;
   bool is_extended_ = false;  // another header of a sparse file follows
   bool has_ended_ = false;
   std::uint64_t content_ = 0, members_ = 0;
-  std::map<std::string, std::string> links_;  // symbolic links: path → target
+  std::map<std::string, std::string> links_;  // symbolic links: path → target; absolute ones are those of venv
 };
 
 }  // namespace hvd::launcher::staging

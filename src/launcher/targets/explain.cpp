@@ -41,6 +41,8 @@ std::string scheduler(const JobAround& around) {
   text +=
       more((found ? "" : "its hosts are not known: ") + around.description() + (found ? ", by " + found->source : ""));
   if (found && !found->launch_host.empty()) text += more("no rank goes to the launch node " + found->launch_host);
+  if (found)
+    for (const std::string& contradiction : found->contradictions) text += more("contradiction: " + contradiction);
   if (auto left = around.time_left()) text += more("it ends in " + clock_text(*left) + " at the latest");
   schedulers::Requeue requeue = around.requeue();
   if (!requeue.command.empty()) text += more("put back into the queue by `" + joined(requeue.command, " ") + "`");

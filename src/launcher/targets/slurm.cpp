@@ -70,8 +70,10 @@ struct MpiOfSrun {
   WayToMeet way;
 };
 
-// Chooses pmix if srun and the nodes both have it, else pmi2: every MPICH understands its server as well.
-MpiOfSrun choose_mpi(const OnNodes& nodes) {
+// Chooses pmix if srun and the nodes both have it, else pmi2: every MPICH understands its server as well. Slurm 22.05
+// numbers the nodes of all components by their names for PMIx; the parts of its server then look for each other on the
+// wrong nodes, and the step hangs or is ended.
+MpiOfSrun choose_mpi(const OnNodes& nodes, const std::string& out_of_order) {
   std::string list = posix::answer_of({"srun", "--mpi=list"}, std::chrono::seconds(20));
   auto has = [&](const std::string& word) {
     std::size_t at = list.find(word);
@@ -84,11 +86,15 @@ MpiOfSrun choose_mpi(const OnNodes& nodes) {
     }
     return false;
   };
-  if (has("pmix") && nodes.can_use_pmix)
+  if (has("pmix") && nodes.can_use_pmix && out_of_order.empty())
     return {
         "pmix",
         {"pmix", "`srun --mpi=list` has it, and our plugin and libpmix open on the job's nodes (mpi for Open MPI 5)"}};
-  std::string no_pmix = nodes.can_use_pmix ? "`srun --mpi=list` has no pmix" : nodes.why_no_pmix;
+  std::string no_pmix = !nodes.can_use_pmix ? nodes.why_no_pmix
+                        : !has("pmix")      ? "`srun --mpi=list` has no pmix"
+                                            : "the nodes of the components, " + out_of_order +
+                                             ", are not in the order of their names, in which Slurm's server of "
+                                             "PMIx takes them";
   if (has("pmi2")) return {"pmi2", {"pmi", "srun --mpi=pmi2 is its server", no_pmix}};
   return {
       "none",
@@ -168,7 +174,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_room(request, components));
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
-  MpiOfSrun mpi = choose_mpi(nodes);
+  MpiOfSrun mpi = choose_mpi(nodes, schedulers::out_of_order(components));
   // If the slurmstepd of a node is killed, the ranks of the node live on and srun waits for them for ever, unless the
   // ranks have keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)

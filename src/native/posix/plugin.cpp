@@ -5,8 +5,8 @@
 
 #include <cstring>
 #include <string>
-#include <vector>
 
+#include "native/posix/folder.hpp"
 #include "native/posix/shared_library.hpp"
 
 namespace hvd::posix {
@@ -61,6 +61,14 @@ std::string plugin_path(std::string_view name, const Environment& environment) {
     if (::access(path.c_str(), F_OK) == 0) return path;
   }
   return {};
+}
+
+std::vector<std::string> installed_libraries(const Environment& environment) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : plugin_folders(environment))
+    for (const std::string& name : names_in(folder))
+      if (name.starts_with("libhorovod") && name.find(".so") != std::string::npos) paths.push_back(folder + "/" + name);
+  return paths;
 }
 
 Result<const void*> open_plugin_table(std::string_view name, std::size_t table_bytes, const Environment& environment) {

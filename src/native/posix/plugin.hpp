@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "base/result.hpp"
@@ -29,6 +30,9 @@ Result<const void*> open_plugin_table(std::string_view name, std::size_t table_b
 
 // Returns the path of the plugin; empty if it is in none of these places. Opens nothing.
 std::string plugin_path(std::string_view name, const Environment& environment);
+
+// Returns the paths of the core library and of all plugins that are in these places.
+std::vector<std::string> installed_libraries(const Environment& environment);
 
 template <typename Table>
 Result<const Table*> open_plugin(std::string_view name, const Environment& environment) {

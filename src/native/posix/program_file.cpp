@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "native/posix/file_descriptor.hpp"
 
@@ -67,31 +68,66 @@ std::vector<ElfW(Phdr)> segments_of(const File& file, const ElfW(Ehdr) & header)
   return segments;
 }
 
-std::vector<std::string> libraries_of(const File& file, const std::vector<ElfW(Phdr)>& segments) {
-  std::vector<std::uint64_t> names;  // positions of the libraries' names in the table of strings
-  std::uint64_t strings = 0;         // address of the table of strings in memory
+// What the loader reads. Positions are addresses in memory, except those of the libraries' names.
+struct ForLoader {
+  std::vector<std::uint64_t> libraries;  // positions of their names in the table of strings
+  std::uint64_t strings = 0, versions = 0, number_of_versions = 0;
+};
+
+ForLoader read_for_loader(const File& file, const std::vector<ElfW(Phdr)>& segments) {
+  ForLoader found;
   for (const auto& segment : segments) {
     if (segment.p_type != PT_DYNAMIC) continue;
     std::size_t count = std::min<std::size_t>(segment.p_filesz / sizeof(ElfW(Dyn)), most_entries);
     for (std::size_t number = 0; number < count; ++number) {
       auto entry = file.record<ElfW(Dyn)>(segment.p_offset + number * sizeof(ElfW(Dyn)));
       if (!entry || entry->d_tag == DT_NULL) break;
-      if (entry->d_tag == DT_NEEDED) names.push_back(entry->d_un.d_val);
-      if (entry->d_tag == DT_STRTAB) strings = entry->d_un.d_ptr;
+      if (entry->d_tag == DT_NEEDED) found.libraries.push_back(entry->d_un.d_val);
+      if (entry->d_tag == DT_STRTAB) found.strings = entry->d_un.d_ptr;
+      if (entry->d_tag == DT_VERNEED) found.versions = entry->d_un.d_ptr;
+      if (entry->d_tag == DT_VERNEEDNUM) found.number_of_versions = entry->d_un.d_val;
     }
   }
-  std::vector<std::string> libraries;
+  return found;
+}
+
+// Where in the file this place in memory comes from.
+std::optional<std::uint64_t> in_file(const std::vector<ElfW(Phdr)>& segments, std::uint64_t place) {
   for (const auto& segment : segments)
-    if (segment.p_type == PT_LOAD && strings >= segment.p_vaddr && strings - segment.p_vaddr < segment.p_filesz)
-      for (std::uint64_t name : names)
-        libraries.push_back(file.word(strings - segment.p_vaddr + segment.p_offset + name));
-  return libraries;
+    if (segment.p_type == PT_LOAD && place >= segment.p_vaddr && place - segment.p_vaddr < segment.p_filesz)
+      return place - segment.p_vaddr + segment.p_offset;
+  return std::nullopt;
+}
+
+bool is_newer(const std::string& version, const std::string& than) {
+  return ::strverscmp(version.c_str(), than.c_str()) > 0;
+}
+
+// The newest of the versions GLIBC_2.34 of libc.so.6 and its like. There are also names as GLIBC_ABI_DT_RELR.
+std::string newest_glibc(const File& file, std::uint64_t versions, std::size_t count, std::uint64_t strings) {
+  constexpr std::string_view prefix = "GLIBC_";
+  std::string newest;
+  for (count = std::min(count, most_entries); count > 0; --count) {
+    auto of_library = file.record<ElfW(Verneed)>(versions);
+    if (!of_library) break;
+    std::uint64_t at = versions + of_library->vn_aux;
+    for (int left = of_library->vn_cnt; left > 0; --left) {
+      auto version = file.record<ElfW(Vernaux)>(at);
+      if (!version) break;
+      std::string name = file.word(strings + version->vna_name);
+      name.erase(0, name.starts_with(prefix) ? prefix.size() : name.size());
+      if (!name.empty() && name[0] >= '0' && name[0] <= '9' && is_newer(name, newest)) newest = name;
+      at += version->vna_next;
+    }
+    versions += of_library->vn_next;
+  }
+  return newest;
 }
 
 }  // namespace
 
 std::optional<ProgramFile> read_program_file(const std::string& path) {
-  ProgramFile program{path, {}, {}};
+  ProgramFile program{path, {}, {}, {}};
   File file(path);
   std::string beginning = file.text(0, 256);
   for (int scripts = 0; beginning.starts_with("#!"); ++scripts) {
@@ -110,7 +146,11 @@ std::optional<ProgramFile> read_program_file(const std::string& path) {
   auto segments = segments_of(file, *header);
   for (const auto& segment : segments)
     if (segment.p_type == PT_INTERP) program.loader = name_in(file.word(segment.p_offset));
-  program.libraries = libraries_of(file, segments);
+  const ForLoader found = read_for_loader(file, segments);
+  auto strings = in_file(segments, found.strings), versions = in_file(segments, found.versions);
+  if (!strings) return program;
+  for (std::uint64_t name : found.libraries) program.libraries.push_back(file.word(*strings + name));
+  if (versions) program.glibc = newest_glibc(file, *versions, found.number_of_versions, *strings);
   return program;
 }
 
