@@ -55,7 +55,7 @@ TEST(Api, refuses_what_has_elements_and_no_memory_whatever_the_verb) {
 
 TEST(Api, refuses_an_output_that_overlaps_its_input_and_takes_one_beside_it) {
   horovod::Runtime job;
-  float data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  float data[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (hvd_verb verb : {HVD_ALLREDUCE, HVD_BROADCAST, HVD_REDUCESCATTER})
     for (int begin : {1, 2, 3, 5, 6, 7}) {  // the input has elements 4 and 5
       const bool overlaps = begin == 3 || begin == 5;

@@ -68,7 +68,7 @@ class OnDevice : public ::testing::TestWithParam<Way> {
 };
 INSTANTIATE_TEST_SUITE_P(of, OnDevice,
                          ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}},
-                                           Way{"staged_over_inproc", {1, 1}}, Way{"direct", {3}, true},
+                                           Way{"direct", {3}, true},
                                            Way{"staged_over_tcp", {1, 1, 1}, false, true},
                                            Way{"staged_over_tcp_and_shm", {2, 2}, false, true}),
                          [](const auto& way) { return way.param.name; });

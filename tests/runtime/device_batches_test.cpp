@@ -150,7 +150,6 @@ class DeviceBatches : public ::testing::TestWithParam<Way> {
 };
 INSTANTIATE_TEST_SUITE_P(of, DeviceBatches,
                          ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true},
-                                           Way{"staged_over_inproc", {1, 1}}, Way{"staged_over_inproc_and_shm", {1, 2}},
                                            Way{"staged_over_tcp", {1, 1, 1}, false, true},
                                            Way{"staged_over_tcp_and_shm", {2, 1}, false, true},
                                            Way{"staged_over_two_rails", {2, 2}, false, true}),
