@@ -200,8 +200,8 @@ typedef struct hvd_start_arguments {
   size_t struct_size; /* sizeof(hvd_start_arguments); equal in all elements of an array, which are this far apart */
   hvd_op* op;
   const void* input;
-  void* output; /* may equal input. Null for allgather and alltoall, and possible for reducescatter: the runtime then
-                 * keeps the result (hvd_result_*) */
+  void* output; /* may equal input, but must not overlap it otherwise. Null for allgather and alltoall, and possible for
+                 * reducescatter: the runtime then keeps the result (hvd_result_*) */
   int64_t first_dimension; /* number of rows of this call's input, for allgather and alltoall; ignored for other
                               verbs */
   const int64_t* splits;   /* number of rows for each rank of the set, by place, for alltoall; copied. Null: equal

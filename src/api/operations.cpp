@@ -102,6 +102,28 @@ hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Oper
                  std::to_string(use.first_dimension));
 }
 
+// Refuses an output that shares a part of the input's memory. Results there would depend on who is first.
+hvd_status check_overlap(const hvd_start_arguments& use, const hvd::runtime::Operation& operation,
+                         const Runtime& runtime) {
+  const auto in = reinterpret_cast<std::uintptr_t>(use.input), out = reinterpret_cast<std::uintptr_t>(use.output);
+  const std::uintptr_t input_bytes = static_cast<std::uintptr_t>(operation.count) * size_of(operation.signature.dtype);
+  const std::uintptr_t distance = out > in ? out - in : in - out;
+  if (distance == 0 || distance >= input_bytes) return HVD_OK;
+  if (out < in && operation.signature.row().outcome == hvd::VerbRow::Outcome::share) {
+    auto sets = runtime.process_sets();
+    const auto* set = sets->find(operation.entry->set);
+    if (set == nullptr) return HVD_OK;  // a removed set is refused later
+    const auto mine = std::lower_bound(set->ranks.begin(), set->ranks.end(), runtime.world().rank);
+    const int64_t rows = operation.signature.shape[0];
+    const int64_t share =
+        hvd_rows_of(rows, static_cast<int>(mine - set->ranks.begin()), static_cast<int>(set->ranks.size()));
+    if (distance >= input_bytes / static_cast<std::uintptr_t>(rows) * static_cast<std::uintptr_t>(share)) return HVD_OK;
+  }
+  return fail(ErrorCode::invalid_argument,
+              "'" + operation.entry->name +
+                  "': input and output overlap; give the same memory for both, or memory without a common part");
+}
+
 hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
   if (use.op == nullptr) return fail(ErrorCode::invalid_argument, "hvd_start_arguments.op is null");
   const hvd::runtime::Operation& operation = *from_c(use.op);
@@ -119,6 +141,8 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
                 "'" + operation.entry->name + "' has elements and needs " +
                     (needs_output ? "an input and an output" : "an input") +
                     "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
+  if (use.output != use.input && use.output != nullptr && use.input != nullptr && !has_rows_of_its_own)
+    if (hvd_status status = check_overlap(use, operation, runtime); status != HVD_OK) return status;
   if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
   auto sets = runtime.process_sets();
   const hvd::runtime::ProcessSet* set = sets->find(operation.entry->set);

@@ -62,6 +62,9 @@ ${rows}  };
 }  // namespace hvd::${namespace}
 ")
   target_sources(hvd_${folder} PRIVATE ${PROJECT_BINARY_DIR}/generated/${folder}/registry.cpp)
+  # Alone in its object file, so that a test's program can have a table of its own.
+  set_source_files_properties(${PROJECT_BINARY_DIR}/generated/${folder}/registry.cpp
+                              PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # A shared object exports what the file lists and nothing else, whatever is linked into it.

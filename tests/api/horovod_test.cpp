@@ -53,6 +53,18 @@ TEST(Api, refuses_what_has_elements_and_no_memory_whatever_the_verb) {
   }
 }
 
+TEST(Api, refuses_an_output_that_overlaps_its_input_and_takes_one_beside_it) {
+  horovod::Runtime job;
+  float data[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (hvd_verb verb : {HVD_ALLREDUCE, HVD_BROADCAST, HVD_REDUCESCATTER})
+    for (int begin : {1, 2, 3, 5, 6, 7}) {  // the input has elements 4 and 5
+      const bool overlaps = begin == 3 || begin == 5;
+      EXPECT_EQ(start(job.get(), verb, 2, data + 4, data + begin), overlaps ? HVD_INVALID_ARGUMENT : HVD_OK) << begin;
+      if (!overlaps) continue;
+      EXPECT_NE(std::string(hvd_last_error()).find("'tensor': input and output overlap"), std::string::npos);
+    }
+}
+
 TEST(Api, forgets_operations_that_were_released) {
   horovod::Runtime job;
   const std::int64_t before = hvd_counter(job.get(), "operations");

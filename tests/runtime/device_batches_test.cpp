@@ -30,7 +30,7 @@ constexpr auto patience = std::chrono::seconds(20);
 struct Way {
   std::string name;
   std::vector<int> shape;
-  bool is_direct = false;
+  bool is_direct = false, has_net = false;
   int ranks() const { return std::accumulate(shape.begin(), shape.end(), 0); }
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 };
@@ -38,11 +38,12 @@ struct Way {
 // A rank's runtime with a device, and a stream of the program on this device.
 class DeviceRig {
  public:
-  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct)
+  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct, bool has_net)
       : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
         owner_(device->stream().value()),
         stream{owner_.get()} {
     Runtime::Parts parts;
+    if (has_net) parts.net = ensemble.take_listener(thread.rank());
     parts.world = ensemble.world;
     parts.world.rank = thread.rank();
     parts.config = ensemble.config;
@@ -125,10 +126,11 @@ std::vector<float> sum_of(int ranks, std::size_t count) {
   return values;
 }
 
-void with_devices(Ensemble& ensemble, bool is_direct, const std::function<void(DeviceRig&, int rank)>& program) {
+void with_devices(Ensemble& ensemble, bool is_direct, const std::function<void(DeviceRig&, int rank)>& program,
+                  bool has_net = false) {
   const int strays = LateDevice::strays();
   run_ranks(ensemble, [&](RankThread& thread) {
-    DeviceRig rig(ensemble, thread, is_direct);
+    DeviceRig rig(ensemble, thread, is_direct, has_net);
     if (rig.runtime) program(rig, thread.rank().value);
     rig.runtime.reset();
     devices::finish(*rig.device, rig.stream);
@@ -141,12 +143,16 @@ class DeviceBatches : public ::testing::TestWithParam<Way> {
  protected:
   void run(const std::function<void(DeviceRig&, int rank)>& program) {
     Ensemble ensemble(testing::made_up_world(GetParam().shape));
-    with_devices(ensemble, GetParam().is_direct, program);
+    ensemble.config.network_interfaces = "lo";
+    with_devices(ensemble, GetParam().is_direct, program, GetParam().has_net);
   }
   int ranks() const { return GetParam().ranks(); }
 };
 INSTANTIATE_TEST_SUITE_P(of, DeviceBatches,
-                         ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true}),
+                         ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true},
+                                           Way{"staged_over_tcp", {1, 1, 1}, false, true},
+                                           Way{"staged_over_tcp_and_shm", {2, 1}, false, true},
+                                           Way{"staged_over_two_rails", {2, 2}, false, true}),
                          [](const auto& way) { return way.param.name; });
 
 TEST_P(DeviceBatches, reduce_in_place_and_out_of_place_with_a_stream_and_without) {

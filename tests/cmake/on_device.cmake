@@ -1,0 +1,24 @@
+# C programs whose tensors are in a second kind of memory (tests/on_device). Their ranks are threads, processes under
+# horovodrun, or processes on virtual nodes.
+if(NOT TARGET horovod)
+  return()
+endif()
+set(api ${PROJECT_SOURCE_DIR}/src/api)
+# The C functions are compiled into this program, as in test_programs. Its own registry.cpp replaces that of hvd_devices.
+add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp on_device/registry.cpp
+               ${api}/horovod.cpp ${api}/answer.cpp ${api}/stops.cpp)
+target_include_directories(test_on_device PRIVATE ${PROJECT_SOURCE_DIR}/tests ${api})
+target_link_libraries(test_on_device PRIVATE hvd_late_device hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
+target_compile_definitions(test_on_device PRIVATE HVD_VERSION="${PROJECT_VERSION}")
+target_link_options(test_on_device PRIVATE -Wl,--version-script=${api}/horovod.map)
+gtest_discover_tests(test_on_device TEST_PREFIX "on_device." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                     TEST_FILTER "-OnDeviceInProcesses.*" PROPERTIES LABELS unit TIMEOUT 180)
+
+if(TARGET horovodrun)
+  set(in_processes $<TARGET_FILE:test_on_device> --gtest_filter=OnDeviceInProcesses.*)
+  foreach(ranks 1 2 3)
+    add_test(NAME on_device.of_${ranks}_processes COMMAND horovodrun -np ${ranks} ${in_processes})
+    set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS ranks TIMEOUT 120
+                         ENVIRONMENT HOROVOD_DYNAMIC_PROCESS_SETS=1)
+  endforeach()
+endif()
