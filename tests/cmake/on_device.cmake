@@ -4,9 +4,11 @@ if(NOT TARGET horovod)
   return()
 endif()
 set(api ${PROJECT_SOURCE_DIR}/src/api)
-# The C functions are compiled into this program, as in test_programs. Its own registry.cpp replaces that of hvd_devices.
-add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp on_device/registry.cpp
-               ${api}/horovod.cpp ${api}/answer.cpp ${api}/stops.cpp)
+# The C functions are compiled into this program, as in test_programs. The program's own registry.cpp replaces that of
+# hvd_devices.
+file(GLOB api_sources CONFIGURE_DEPENDS ${api}/*.cpp)
+list(FILTER api_sources EXCLUDE REGEX "/checkpoint[_a-z]*\\.cpp$")
+add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp on_device/registry.cpp ${api_sources})
 target_include_directories(test_on_device PRIVATE ${PROJECT_SOURCE_DIR}/tests ${api})
 target_link_libraries(test_on_device PRIVATE hvd_late_device hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
 target_compile_definitions(test_on_device PRIVATE HVD_VERSION="${PROJECT_VERSION}")
