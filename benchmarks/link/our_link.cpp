@@ -83,7 +83,7 @@ void OurLink::share_wake_words() {
 void OurLink::connect() {
   surroundings_.offer<devices::Devices>(std::make_shared<devices::Devices>());
   sets_ = std::make_unique<runtime::ProcessSets>(world_.size());
-  maker_ = ranks_.value_of(runtime::TeamMaker::make(surroundings_));
+  maker_ = ranks_.value_of(runtime::TeamMaker::make(surroundings_, layout_));
   // Only failures would travel over the log, and a failure ends the benchmark.
   teams_ = std::make_unique<runtime::Teams>(*maker_, sets_->world(), DeviceKind::host, [](const runtime::Request&) {});
   Progress progress = Progress::pending;

@@ -36,7 +36,7 @@ bool cores_for_all(const Position& position) {
 Runtime::Runtime(Parts parts)
     : world_(std::move(parts.world)),
       config_(std::move(parts.config)),
-      layout_(topology::layout_of(world_)),
+      layout_(parts.layout ? std::move(*parts.layout) : topology::layout_of(world_)),
       peers_(std::move(parts.peers)),
       threads_(std::move(parts.threads)),
       mpi_(std::move(parts.mpi)),
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   surroundings.offer<transport::shm::SharedRegions>(runtime->memory_->regions());
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
-  auto teams = TeamMaker::make(surroundings, transports);
+  auto teams = TeamMaker::make(surroundings, runtime->layout_, transports);
   if (!teams) return teams.error();
   runtime->teams_ = std::move(*teams);
 

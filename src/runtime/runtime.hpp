@@ -41,6 +41,7 @@ class Runtime {
  public:
   struct Parts {
     World world;
+    std::optional<topology::Layout> layout;  // of the world, if the caller has it already
     Config config;
     std::shared_ptr<connections::NodePeers> peers;          // null for a single rank, and for ranks that are threads
     std::optional<connections::NetListener> net;            // this rank's endpoints; empty if the job has one node

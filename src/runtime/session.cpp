@@ -192,9 +192,9 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     parts.mpi = std::move(*mpi);
     times.mpi_took = wall_seconds() - times.met_at;
   }
-  topology::Layout layout = topology::layout_of(parts.world);
-  if (layout.node.size() > 1) {
-    auto peers = connections::NodePeers::meet(parts.world, layout.node, std::move(*listener), deadline);
+  parts.layout = topology::layout_of(parts.world);
+  if (parts.layout->node.size() > 1) {
+    auto peers = connections::NodePeers::meet(parts.world, parts.layout->node, std::move(*listener), deadline);
     if (!peers) return peers.error();
     parts.peers = std::move(*peers);
   }

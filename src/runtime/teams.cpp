@@ -37,10 +37,11 @@ TeamMaker::Transports TeamMaker::make_transports(const transport::Surroundings& 
 }
 
 Result<std::unique_ptr<TeamMaker>> TeamMaker::make(const transport::Surroundings& surroundings,
+                                                   const topology::Layout& layout,
                                                    std::span<const transport::Maker> others) {
   auto selector = collectives::Selector::make(*surroundings.config);
   if (!selector) return selector.error();
-  std::unique_ptr<TeamMaker> maker(new TeamMaker());
+  std::unique_ptr<TeamMaker> maker(new TeamMaker(layout));
   maker->selector_ = std::move(*selector);
   maker->surroundings_ = surroundings;
   maker->devices_ = surroundings.ask<devices::Devices>();
@@ -66,7 +67,7 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, Log
       set_(set.id),
       device_(*maker.devices().find(kind)),
       exchange_(set.id, std::move(send)),
-      layout_(topology::layout_of(maker.world(), set.ranks)) {
+      layout_(maker.layout_of(set)) {
   host_.group = layout_.world;
   add(host_, "world");
   if (!is_of_host()) {

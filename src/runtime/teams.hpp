@@ -24,11 +24,16 @@ namespace hvd::runtime {
 // The parts that all process sets of a rank share to make their teams.
 class TeamMaker {
  public:
-  // Fails if HOROVOD_ALGORITHM cannot be satisfied. `others` are transports in addition to those of the registry.
+  // Fails if HOROVOD_ALGORITHM cannot be satisfied. `layout` is the world's. `others` are transports in addition to
+  // those of the registry.
   static Result<std::unique_ptr<TeamMaker>> make(const transport::Surroundings& surroundings,
+                                                 const topology::Layout& layout,
                                                  std::span<const transport::Maker> others = {});
 
   const World& world() const { return *surroundings_.world; }
+  topology::Layout layout_of(const ProcessSet& set) const {
+    return set.id == global_process_set ? layout_ : topology::layout_of(world(), set.ranks);
+  }
   const Config& config() const { return *surroundings_.config; }
   collectives::Selector& selector() const { return *selector_; }
   const devices::Devices& devices() const { return *devices_; }
@@ -39,11 +44,12 @@ class TeamMaker {
 
  private:
   using Transports = std::vector<std::unique_ptr<transport::Transport>>;  // the transports in the order of preference
-  TeamMaker() = default;
+  explicit TeamMaker(const topology::Layout& layout) : layout_(layout) {}
   static Transports make_transports(const transport::Surroundings& surroundings,
                                     std::span<const transport::Maker> others);
 
   transport::Surroundings surroundings_;
+  const topology::Layout& layout_;
   std::unique_ptr<collectives::Selector> selector_;
   std::shared_ptr<devices::Devices> devices_;
   // Shared regions are added and removed in the order of the world's batches. Other lanes do not follow that order, so

@@ -1,6 +1,5 @@
 // A plan with flux run, inside of an instance of Flux. The ranks find each other by PMI-1, which every flux-shell
 // serves.
-#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/process.hpp"
@@ -21,12 +20,9 @@ std::optional<std::string> applies(const JobRequest& request) {
 Result<JobOptions> plan(const JobRequest& request) {
   auto hosts = hosts_with_ranks(request);
   if (!hosts) return hosts.error();
-  auto horovodrun = program_on_other_hosts(request.environment);
-  if (!horovodrun) return horovodrun.error();
   SiteLauncher site;
   site.launcher = bootstrap::Launcher::flux;
   site.dialect = &dialect_of_flux;
-  site.packs_input = true;
   // The ranks get whole nodes. Otherwise they would see no GPUs, and only one core each.
   site.command = {"flux",
                   "run",
@@ -42,16 +38,12 @@ Result<JobOptions> plan(const JobRequest& request) {
                   "-o",
                   "exit-on-error",
                   "--label-io"};
-  auto add = [&](const std::vector<std::string>& words) {
-    site.command.insert(site.command.end(), words.begin(), words.end());
-  };
   if (!request.hosts.empty()) {
     std::string names;
     for (const HostSlots& host : *hosts) names += (names.empty() ? "" : ",") + host.host;
-    add({"--requires=hosts:" + names});
+    site.command.push_back("--requires=hosts:" + names);
   }
-  add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
-  return plan_of_site(std::move(site));
+  return plan_with_keepers(request, std::move(site));
 }
 
 WayToMeet way(const JobOptions&, const Environment&) {

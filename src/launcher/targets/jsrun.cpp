@@ -2,7 +2,6 @@
 // find each other by JSM's PMIx.
 #include <algorithm>
 
-#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/jsrun_layout.hpp"
 #include "launcher/targets/mpi_command.hpp"
@@ -72,12 +71,9 @@ Result<JobOptions> plan(const JobRequest& request) {
   if (!program)
     return Error(ErrorCode::unsupported,
                  "--jsrun: there is no jsrun along PATH; where LSF has no JSM, leave --jsrun out");
-  auto horovodrun = program_on_other_hosts(request.environment);
-  if (!horovodrun) return horovodrun.error();
   SiteLauncher site;
   site.launcher = bootstrap::Launcher::jsm;
   site.dialect = &dialect_of_jsrun;
-  site.packs_input = true;
   site.unset = {"TMPDIR"};  // JSM's daemons fail to start if TMPDIR differs from what they know
   site.command = {*program};
   auto where = place_by(request, site);
@@ -88,8 +84,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   add(*where);
   // JSM labels every line, so that lines of different ranks are not mixed.
   add({"--stdio_mode", "prepended", "--exit_on_error", "1", "--smpiargs", smpi_arguments(request)});
-  add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
-  return plan_of_site(std::move(site));
+  return plan_with_keepers(request, std::move(site));
 }
 
 WayToMeet way(const JobOptions&, const Environment& environment) {

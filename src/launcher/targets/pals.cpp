@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
@@ -55,19 +54,13 @@ Result<JobOptions> plan(const JobRequest& request) {
   auto program = find_pals(request.environment);
   auto hosts = hosts_with_ranks(request);
   if (!hosts) return hosts.error();
-  auto horovodrun = program_on_other_hosts(request.environment);
-  if (!horovodrun) return horovodrun.error();
   SiteLauncher site;
   site.launcher = bootstrap::Launcher::pals;
   site.dialect = &dialect_of_pals;
-  site.packs_input = true;
   site.command = {program.value_or("mpiexec"), "--pmi=pmix", "--line-buffer"};
-  auto add = [&](const std::vector<std::string>& words) {
-    site.command.insert(site.command.end(), words.begin(), words.end());
-  };
-  add(where_to(*hosts, *request.around.allocation()));
-  add(below_a_keeper(*horovodrun, {request.grace, true, true}, request.command));
-  return plan_of_site(std::move(site));
+  const std::vector<std::string> where = where_to(*hosts, *request.around.allocation());
+  site.command.insert(site.command.end(), where.begin(), where.end());
+  return plan_with_keepers(request, std::move(site));
 }
 
 WayToMeet way(const JobOptions&, const Environment& environment) {

@@ -5,6 +5,7 @@
 
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmix/plugin.hpp"
+#include "launcher/agent/rank_keeper.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/plugin.hpp"
 
@@ -79,6 +80,15 @@ JobOptions plan_of_site(SiteLauncher site) {
   options.placements.emplace_back().host = "localhost";
   options.site = std::move(site);
   return options;
+}
+
+Result<JobOptions> plan_with_keepers(const JobRequest& request, SiteLauncher site) {
+  auto horovodrun = program_on_other_hosts(request.environment);
+  if (!horovodrun) return horovodrun.error();
+  site.packs_input = true;
+  for (std::string& word : below_a_keeper(*horovodrun, {request.grace, true, true}, request.command))
+    site.command.push_back(std::move(word));
+  return plan_of_site(std::move(site));
 }
 
 Result<std::string> program_on_other_hosts(const Environment& environment) {
