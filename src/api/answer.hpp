@@ -18,8 +18,8 @@ std::string& last_error();
 hvd_status status_of(ErrorCode code);
 hvd_status fail(ErrorCode code, std::string message);
 hvd_status fail(const Error& error);
-// Returns the id (base/error_ids) for the message of an error. A mismatch between ranks and a lost rank have the same id
-// in every function; a timeout has the function's id `of_timeout`, and everything else its id `otherwise`.
+// Returns the id (base/error_ids) for the message of an error. A mismatch between ranks and a lost rank have the same
+// id in every function; a timeout has the function's id `of_timeout`, and everything else its id `otherwise`.
 std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout);
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found);
 
