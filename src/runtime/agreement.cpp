@@ -26,9 +26,11 @@ NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
     : settings_(std::move(settings)),
       effects_(effects),
       sets_(settings_.world_size),
+      electorates_({settings_.ranks, settings_.children, settings_.child_above, settings_.world_size}),
       ballots_(static_cast<int>(settings_.ranks.size()) + settings_.children),
       slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
-      children_(static_cast<std::size_t>(settings_.children)) {
+      children_(static_cast<std::size_t>(settings_.children)),
+      missing_(ballots_, settings_.children) {
   for (Slot& slot : slots_) slot.arrived = Subtrees(settings_.children);
   for (const std::vector<Rank>& ranks : settings_.sets) sets_.add(ranks);
   for (const auto& [id, set] : sets_.all()) elect(set);
@@ -38,34 +40,9 @@ NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
   outgoing_.reserve(slots_.size());
 }
 
-NodeAgreement::Electorate NodeAgreement::electorate_of(const ProcessSet& set) const {
-  Electorate electorate;
-  electorate.subtrees = Subtrees(settings_.children);
-  std::size_t seats = settings_.ranks.size();
-  bool is_everybody = set.id == global_process_set && joined_.empty();
-  electorate.voters.assign(seats + children_.size(), is_everybody);
-  if (is_everybody) {
-    for (int part = 0; part <= settings_.children; ++part) electorate.subtrees.add(part);
-    return electorate;
-  }
-  for (Rank rank : set.ranks) {
-    if (set.id == global_process_set && !joined_.empty() && joined_[static_cast<std::size_t>(rank.value)]) continue;
-    auto local = std::ranges::find(settings_.ranks, rank);
-    int child = local != settings_.ranks.end() || children_.empty() ? -1 : settings_.child_above(rank);
-    if (local != settings_.ranks.end()) {
-      electorate.voters[static_cast<std::size_t>(local - settings_.ranks.begin())] = true;
-      electorate.subtrees.add(Subtrees::own_node);
-    } else if (child >= 0) {
-      electorate.voters[seats + static_cast<std::size_t>(child)] = true;
-      electorate.subtrees.add(Subtrees::of_child(child));
-    }
-  }
-  return electorate;
-}
-
 // Sets which ranks and subtrees have a say about the set from now on. Passes on what becomes complete by the change.
 void NodeAgreement::elect(const ProcessSet& set) {
-  Electorate& electorate = electorates_[set.id] = electorate_of(set);
+  const Electorate& electorate = electorates_.elect(set);
   for (const Poll& poll : ballots_.set_electorate(set.id, electorate.voters)) voted(poll.name, poll.opinions);
 }
 
@@ -290,33 +267,20 @@ void NodeAgreement::take_lost(Neighbour from, ByteReader& frame) {
 }
 
 void NodeAgreement::ask_who_is_missing(const std::vector<SlotId>& slots) {
-  ask_children(question_ + 1, slots, ballots_.names());
-}
-
-std::vector<int> NodeAgreement::silent_children() const {
-  std::vector<int> silent;
-  for (int child = 0; child < settings_.children; ++child)
-    if (children_[static_cast<std::size_t>(child)].is_silent) silent.push_back(child);
-  return silent;
-}
-
-std::vector<Missing> NodeAgreement::known_missing() const {
-  std::vector<Missing> known = missing_;
-  std::erase_if(known, [this](const Missing& it) { return !it.name.name.empty() && !ballots_.is_open(it.name); });
-  return known;
+  ask_children(missing_.question() + 1, slots, ballots_.names());
 }
 
 void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots,
                                  const std::vector<OpName>& names) {
-  question_ = question;
-  missing_.clear();
-  for (SlotId slot : slots) missing_.push_back({slot, {}, effects_.missing_at(slot)});
+  std::vector<Missing> here;
+  for (SlotId slot : slots) here.push_back({slot, {}, effects_.missing_at(slot)});
   for (const OpName& name : names) {
-    missing_.push_back({SlotId{-1}, name, {}});
+    here.push_back({SlotId{-1}, name, {}});
     for (int voter : ballots_.missing(name))
       if (static_cast<std::size_t>(voter) < settings_.ranks.size())
-        missing_.back().ranks.push_back(settings_.ranks[static_cast<std::size_t>(voter)]);
+        here.back().ranks.push_back(settings_.ranks[static_cast<std::size_t>(voter)]);
   }
+  missing_.ask(question, std::move(here));
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::question);
@@ -325,10 +289,7 @@ void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotI
   for (SlotId slot : slots) writer.put(slot);
   writer.put(static_cast<std::uint32_t>(names.size()));
   for (const OpName& name : names) write(writer, name);
-  for (int child = 0; child < settings_.children; ++child) {
-    children_[static_cast<std::size_t>(child)].is_silent = true;
-    put(Neighbour{child}, scratch_);
-  }
+  for (int child = 0; child < settings_.children; ++child) put(Neighbour{child}, scratch_);
   answer_if_complete();
 }
 
@@ -346,41 +307,24 @@ Status NodeAgreement::take_question(ByteReader& frame) {
   return {};
 }
 
-// Takes a child's answer. If the child has voted for a name meanwhile, none of its ranks is missing. The child forgets
-// a name after it voted and then reports all of its ranks, so that part of the answer is ignored.
 Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
   if (from.is_parent()) return broken_frame();
-  bool is_current = frame.get<std::uint32_t>() == question_;
-  auto count = frame.get<std::uint32_t>();
-  if (is_current && count != missing_.size()) return broken_frame();
-  int voter = voter_of(from);
-  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
-    auto ranks = frame.get<std::uint32_t>();
-    bool counts = is_current && (missing_[i].name.name.empty() || !ballots_.has_voted(voter, missing_[i].name));
-    for (std::uint32_t k = 0; k < ranks && frame.ok(); ++k) {
-      auto rank = frame.get<Rank>();
-      if (counts && frame.ok()) missing_[i].ranks.push_back(rank);
-    }
+  switch (missing_.take_answer(from.child, voter_of(from), frame)) {
+    case MissingRanks::Answer::broken: return broken_frame();
+    case MissingRanks::Answer::taken: answer_if_complete(); break;
+    case MissingRanks::Answer::outdated: break;
   }
-  if (!is_current || !frame.ok()) return {};
-  children_[static_cast<std::size_t>(from.child)].is_silent = false;
-  answer_if_complete();
   return {};
 }
 
 void NodeAgreement::answer_if_complete() {
-  if (!silent_children().empty()) return;
-  if (coordinator_) return effects_.answered(known_missing());
+  if (!missing_.silent_children().empty()) return;
+  if (coordinator_) return effects_.answered(missing_.known());
   flush_up();  // the parent hears of new votes before the answer, so their ranks are not counted as missing
   scratch_.clear();
   ByteWriter writer(scratch_);
   writer.put(Item::answer);
-  writer.put(question_);
-  writer.put(static_cast<std::uint32_t>(missing_.size()));
-  for (const Missing& it : missing_) {
-    writer.put(static_cast<std::uint32_t>(it.ranks.size()));
-    for (Rank rank : it.ranks) writer.put(rank);
-  }
+  missing_.write_answer(writer);
   put(Neighbour::parent(), scratch_);
 }
 
@@ -404,7 +348,8 @@ void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
 }
 
 void NodeAgreement::note_decided(OpNameView name) {
-  if (name.set == global_process_set && !joined_.empty()) decided_at_.insert_or_assign(OpName(name), records_);
+  if (name.set == global_process_set && electorates_.have_some_joined())
+    decided_at_.insert_or_assign(OpName(name), records_);
 }
 
 void NodeAgreement::take_note(const Record& record) {
@@ -447,12 +392,11 @@ void NodeAgreement::take_note(const Record& record) {
                    note_decided(it.name);
                  },
                  [&](const JoinRecord& it) {
-                   joined_.resize(static_cast<std::size_t>(settings_.world_size));
-                   joined_[static_cast<std::size_t>(it.rank.value)] = true;
+                   electorates_.note_join(it.rank);
                    joins_are_new_ = true;
                  },
                  [&](const AllJoinedRecord&) {
-                   joined_.clear();
+                   electorates_.end_joins();
                    decided_at_.clear();
                    joins_are_new_ = false;
                    joins_ended_at_ = records_;
@@ -465,7 +409,7 @@ void NodeAgreement::take_note(const Record& record) {
                  },
                  [&](const RemoveSetRecord& it) {
                    ballots_.remove_electorate(it.set);
-                   electorates_.erase(it.set);
+                   electorates_.remove(it.set);
                    sets_.remove(it.set);
                  },
                  [](const ShutdownRecord&) {},

@@ -34,6 +34,8 @@
 #include "base/result.hpp"
 #include "runtime/ballots.hpp"
 #include "runtime/coordinator.hpp"
+#include "runtime/electorates.hpp"
+#include "runtime/missing_ranks.hpp"
 #include "runtime/schedule.hpp"
 #include "runtime/subtrees.hpp"
 
@@ -44,13 +46,6 @@ struct Neighbour {
   int child = -1;
   static constexpr Neighbour parent() { return {-1}; }
   bool is_parent() const { return child < 0; }
-};
-
-// The ranks that have not arrived at a slot. If `name` is not empty: the ranks that have not voted for this name.
-struct Missing {
-  SlotId slot{-1};
-  OpName name;  // empty if the entry is about the slot
-  std::vector<Rank> ranks;
 };
 
 // The actions that a node's agreement asks of its owner. Only methods of NodeAgreement call these functions.
@@ -96,8 +91,8 @@ class NodeAgreement {
   // answered() is called when all nodes have answered. A new question replaces an older one.
   void ask_who_is_missing(const std::vector<SlotId>& slots);
   // The children that have not answered the last question, and the missing ranks that the others have reported.
-  std::vector<int> silent_children() const;
-  std::vector<Missing> known_missing() const;
+  std::vector<int> silent_children() const { return missing_.silent_children(); }
+  std::vector<Missing> known_missing() const { return missing_.known(); }
 
   // ---- from the tree
   Status receive(Neighbour from, ConstBytes frame);
@@ -116,11 +111,6 @@ class NodeAgreement {
   const ProcessSets& sets() const { return sets_; }
 
  private:
-  // The ranks and children that have a say about a process set.
-  struct Electorate {
-    std::vector<bool> voters;  // first the ranks of this node by seat, then the children
-    Subtrees subtrees;
-  };
   struct Slot {
     std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
     ProcessSetId set;
@@ -133,12 +123,10 @@ class NodeAgreement {
   };
   struct Child {
     std::uint64_t read = 0;
-    bool is_silent = false;  // true while the child has not answered the question
   };
 
   Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
   const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
-  Electorate electorate_of(const ProcessSet& set) const;
   void elect(const ProcessSet& set);
   void arrived(SlotId slot, int part);
   void complete_if_all_arrived(SlotId slot);
@@ -176,8 +164,7 @@ class NodeAgreement {
   Settings settings_;
   AgreementEffects& effects_;
   ProcessSets sets_;
-  std::map<ProcessSetId, Electorate> electorates_;
-  std::vector<bool> joined_;          // for each rank: true if it has joined; empty while no rank has joined
+  Electorates electorates_;
   bool joins_are_new_ = false;        // some joins have not been taken into account
   std::uint64_t joins_ended_at_ = 0;  // number of records up to the last time that all joins ended
   // For each name of the world that was decided since a rank joined: the number of records up to its last decision.
@@ -194,8 +181,7 @@ class NodeAgreement {
   std::vector<OpName> opened_;  // names that have not been announced to the parent yet
   Buffer requests_up_, records_down_, frame_, scratch_;
   RecordStorage storage_;
-  std::uint32_t question_ = 0;
-  std::vector<Missing> missing_;  // the answer to the question, as far as it is known
+  MissingRanks missing_;
   std::uint64_t frames_sent_ = 0;
 };
 
