@@ -228,8 +228,8 @@ hvd_status check_overlap(const hvd_start_arguments& use, const hvd::runtime::Ope
     if (set == nullptr) return HVD_OK;  // a removed set is refused later
     const auto mine = std::lower_bound(set->ranks.begin(), set->ranks.end(), runtime.world().rank);
     const int64_t rows = operation.signature.shape[0];
-    const int64_t share = hvd_rows_of(rows, static_cast<int>(mine - set->ranks.begin()),
-                                      static_cast<int>(set->ranks.size()));
+    const int64_t share =
+        hvd_rows_of(rows, static_cast<int>(mine - set->ranks.begin()), static_cast<int>(set->ranks.size()));
     if (distance >= input_bytes / static_cast<std::uintptr_t>(rows) * static_cast<std::uintptr_t>(share)) return HVD_OK;
   }
   return fail(ErrorCode::invalid_argument,

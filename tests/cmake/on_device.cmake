@@ -4,7 +4,7 @@ if(NOT TARGET horovod)
   return()
 endif()
 set(api ${PROJECT_SOURCE_DIR}/src/api)
-# The C functions are compiled into this program, as in test_programs. Its own registry.cpp replaces that of hvd_devices.
+# The C functions are compiled into this program, as in test_programs. Its own registry.cpp replaces hvd_devices's.
 add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp on_device/registry.cpp
                ${api}/horovod.cpp ${api}/answer.cpp ${api}/stops.cpp)
 target_include_directories(test_on_device PRIVATE ${PROJECT_SOURCE_DIR}/tests ${api})

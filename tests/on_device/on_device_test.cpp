@@ -19,12 +19,9 @@ using testing::RankThread;
 using Act = std::string (*)(const Place&);
 
 constexpr auto patience = std::chrono::seconds(60);
-constexpr Act acts[] = {every_verb_gives_its_results,
-                        the_stream_keeps_the_order,
-                        callbacks_start_what_comes_next,
-                        a_set_of_ranks_has_lanes_of_its_own,
-                        wrong_uses_are_refused,
-                        disagreement_fails_everybody_and_harms_nothing};
+constexpr Act acts[] = {every_verb_gives_its_results,    the_stream_keeps_the_order,
+                        callbacks_start_what_comes_next, a_set_of_ranks_has_lanes_of_its_own,
+                        wrong_uses_are_refused,          disagreement_fails_everybody_and_harms_nothing};
 
 // How the tensors travel, and the shape of the world.
 struct Way {
@@ -56,9 +53,9 @@ class OnDevice : public ::testing::TestWithParam<Way> {
       ASSERT_TRUE(started) << started.error().message;
       hvd_runtime runtime{std::move(*started)};
       const Place place{&runtime, device.get(), stream.get(), thread.rank().value, ensemble.world.size()};
-      for (Act act : acts_of_runtime) {
-        thread.note("act " + std::to_string(&act - acts_of_runtime.data()));
-        EXPECT_EQ(act(place), "") << "on rank " << place.rank;
+      for (std::size_t act = 0; act < acts_of_runtime.size(); ++act) {
+        thread.note("act " + std::to_string(act));
+        EXPECT_EQ(acts_of_runtime[act](place), "") << "act " << act << " on rank " << place.rank;
       }
       runtime.runtime.reset();
       devices::finish(*device, {stream.get()});
@@ -67,8 +64,7 @@ class OnDevice : public ::testing::TestWithParam<Way> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(of, OnDevice,
-                         ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}},
-                                           Way{"direct", {3}, true},
+                         ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true},
                                            Way{"staged_over_tcp", {1, 1, 1}, false, true},
                                            Way{"staged_over_tcp_and_shm", {2, 2}, false, true}),
                          [](const auto& way) { return way.param.name; });
