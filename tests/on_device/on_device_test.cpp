@@ -53,9 +53,9 @@ class OnDevice : public ::testing::TestWithParam<Way> {
       ASSERT_TRUE(started) << started.error().message;
       hvd_runtime runtime{std::move(*started)};
       const Place place{&runtime, device.get(), stream.get(), thread.rank().value, ensemble.world.size()};
-      for (Act act : acts_of_runtime) {
-        thread.note("act " + std::to_string(&act - acts_of_runtime.data()));
-        EXPECT_EQ(act(place), "") << "on rank " << place.rank;
+      for (std::size_t act = 0; act < acts_of_runtime.size(); ++act) {
+        thread.note("act " + std::to_string(act));
+        EXPECT_EQ(acts_of_runtime[act](place), "") << "act " << act << " on rank " << place.rank;
       }
       runtime.runtime.reset();
       devices::finish(*device, {stream.get()});
