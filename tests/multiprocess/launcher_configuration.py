@@ -115,8 +115,9 @@ class Configuration(unittest.TestCase):
         self.assertIn("give it as a flag", self.refused("-np", "1", "true"))
         for flag in ("config-file: other.yaml", "preflight: only", "preflight: json"):
             self.site(f"horovodrun:\n  {flag}\n")
+            key = flag.split(":")[0]
             self.assertRegex(self.refused("-np", "1", "true"),
-                             rf"site.yaml, line 2: horovodrun\.{flag.split(':')[0]} .*: give it as a flag \[HVD1003\]")
+                             rf"site.yaml, line 2: horovodrun\.{key} .*: give it as a flag.* \[HVD1003\]")
 
     def test_what_launchers_tell_a_rank_cannot_stand_in_a_file(self):
         for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_SECRET_KEY", "HOROVOD_GLOO_RENDEZVOUS_ADDR"):
