@@ -54,9 +54,11 @@ void share_out(std::vector<SlurmComponent>& components, int ranks) {
 }
 
 std::string out_of_order(const std::vector<SlurmComponent>& components) {
+  auto has_ranks = [](const SlurmComponent& component) { return component.ranks > 0; };
+  if (std::ranges::count_if(components, has_ranks) < 2) return "";
   const std::string* last = nullptr;
   for (const SlurmComponent& component : components) {
-    if (component.ranks == 0) continue;
+    if (!has_ranks(component)) continue;
     for (const std::string& host : component.hosts) {
       if (last != nullptr && ::strverscmp(last->c_str(), host.c_str()) > 0) return *last + ", " + host;
       last = &host;

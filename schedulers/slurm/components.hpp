@@ -23,7 +23,7 @@ std::vector<SlurmComponent> components_of_job(const Environment& environment);
 // given to the components in turn.
 void share_out(std::vector<SlurmComponent>& components, int ranks);
 // Returns the first two hosts of components with ranks that do not come in the order of their names: "n2, n1"; empty if
-// there are no such hosts.
+// there are no such hosts, or if only one component has ranks: Slurm keeps the order of a single component.
 std::string out_of_order(const std::vector<SlurmComponent>& components);
 
 }  // namespace hvd::schedulers

@@ -73,7 +73,9 @@ extern "C" hvd_status hvd_checkpoint_copy(hvd_checkpoint_entry* entries, size_t 
     auto size = checkpoint::bytes_of(*tensor);
     if (!size)
       return fail(ErrorCode::invalid_argument, "hvd_checkpoint_copy: " + state[i].path + ": " + size.error().message);
-    copies[i] = {static_cast<std::byte*>(memory) + needed, tensor->data, static_cast<size_t>(*size)};
+    if (memory != nullptr) copies[i].to = static_cast<std::byte*>(memory) + needed;
+    copies[i].from = tensor->data;
+    copies[i].bytes = static_cast<size_t>(*size);
     needed += (copies[i].bytes + checkpoint::snapshot_alignment - 1) / checkpoint::snapshot_alignment *
               checkpoint::snapshot_alignment;
   }

@@ -1,4 +1,5 @@
 // The C functions that prepare operations and start them.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -109,7 +110,7 @@ hvd_status check_overlap(const hvd_start_arguments& use, const hvd::runtime::Ope
   const std::uintptr_t input_bytes = static_cast<std::uintptr_t>(operation.count) * size_of(operation.signature.dtype);
   const std::uintptr_t distance = out > in ? out - in : in - out;
   if (distance == 0 || distance >= input_bytes) return HVD_OK;
-  if (out < in && operation.signature.row().outcome == hvd::VerbRow::Outcome::share) {
+  if (operation.signature.row().outcome == hvd::VerbRow::Outcome::share) {
     auto sets = runtime.process_sets();
     const auto* set = sets->find(operation.entry->set);
     if (set == nullptr) return HVD_OK;  // a removed set is refused later
@@ -117,7 +118,8 @@ hvd_status check_overlap(const hvd_start_arguments& use, const hvd::runtime::Ope
     const int64_t rows = operation.signature.shape[0];
     const int64_t share =
         hvd_rows_of(rows, static_cast<int>(mine - set->ranks.begin()), static_cast<int>(set->ranks.size()));
-    if (distance >= input_bytes / static_cast<std::uintptr_t>(rows) * static_cast<std::uintptr_t>(share)) return HVD_OK;
+    const auto output_bytes = input_bytes / static_cast<std::uintptr_t>(rows) * static_cast<std::uintptr_t>(share);
+    if (output_bytes == 0 || (out < in && distance >= output_bytes)) return HVD_OK;
   }
   return fail(ErrorCode::invalid_argument,
               "'" + operation.entry->name +
@@ -141,7 +143,8 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
                 "'" + operation.entry->name + "' has elements and needs " +
                     (needs_output ? "an input and an output" : "an input") +
                     "; got null: the tensor has no memory of its own (a meta tensor, a wrapper of others)");
-  if (use.output != use.input && use.output != nullptr && use.input != nullptr && !has_rows_of_its_own)
+  if (use.output != use.input && use.output != nullptr && use.input != nullptr &&
+      row.agreed == hvd::VerbRow::Agreed::shape)
     if (hvd_status status = check_overlap(use, operation, runtime); status != HVD_OK) return status;
   if (row.sizes != hvd::VerbRow::Sizes::splits) return HVD_OK;
   auto sets = runtime.process_sets();

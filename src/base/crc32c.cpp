@@ -45,30 +45,6 @@ std::uint32_t by_table(const unsigned char* at, std::size_t size, std::uint32_t 
   return crc;
 }
 
-// A processor sums one word in the time in which it can begin three. Therefore three lanes of this length are summed at
-// once, and the remainder of each is carried over the lanes behind it.
-constexpr std::size_t lane_bytes = 1024;
-
-using LaneTables = std::array<std::array<std::uint32_t, 256>, 4>;
-
-// lane_tables[k][b] is what a lane of zeros makes of a remainder whose byte k is b and whose other bytes are 0.
-constexpr LaneTables make_lane_tables() {
-  LaneTables result{};
-  for (std::size_t bit = 0; bit < 32; ++bit) {
-    std::uint32_t remainder = 1u << bit;
-    for (std::size_t i = 0; i < lane_bytes; ++i) remainder = (remainder >> 8) ^ tables[0][remainder & 0xff];
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      if ((byte >> (bit % 8) & 1) != 0) result[bit / 8][byte] ^= remainder;
-  }
-  return result;
-}
-constexpr LaneTables lane_tables = make_lane_tables();
-
-std::uint32_t over_a_lane(std::uint32_t crc) noexcept {
-  return lane_tables[0][crc & 0xff] ^ lane_tables[1][(crc >> 8) & 0xff] ^ lane_tables[2][(crc >> 16) & 0xff] ^
-         lane_tables[3][crc >> 24];
-}
-
 #if defined(__x86_64__)
 #define HVD_WITH_INSTRUCTION __attribute__((target("sse4.2,crc32")))
 bool has_instruction() noexcept {
@@ -96,6 +72,30 @@ HVD_WITH_INSTRUCTION inline std::uint32_t with_byte(std::uint32_t crc, unsigned 
 #endif
 
 #if defined(HVD_WITH_INSTRUCTION)
+// A processor sums one word in the time in which it can begin three. Therefore three lanes of this length are summed at
+// once, and the remainder of each is carried over the lanes behind it.
+constexpr std::size_t lane_bytes = 1024;
+
+using LaneTables = std::array<std::array<std::uint32_t, 256>, 4>;
+
+// lane_tables[k][b] is what a lane of zeros makes of a remainder whose byte k is b and whose other bytes are 0.
+constexpr LaneTables make_lane_tables() {
+  LaneTables result{};
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    std::uint32_t remainder = 1u << bit;
+    for (std::size_t i = 0; i < lane_bytes; ++i) remainder = (remainder >> 8) ^ tables[0][remainder & 0xff];
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      if ((byte >> (bit % 8) & 1) != 0) result[bit / 8][byte] ^= remainder;
+  }
+  return result;
+}
+constexpr LaneTables lane_tables = make_lane_tables();
+
+std::uint32_t over_a_lane(std::uint32_t crc) noexcept {
+  return lane_tables[0][crc & 0xff] ^ lane_tables[1][(crc >> 8) & 0xff] ^ lane_tables[2][(crc >> 16) & 0xff] ^
+         lane_tables[3][crc >> 24];
+}
+
 std::uint64_t word_at(const unsigned char* at) noexcept {
   std::uint64_t word = 0;
   std::memcpy(&word, at, sizeof word);

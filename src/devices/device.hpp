@@ -79,10 +79,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   DeviceKind kind() const noexcept { return kind_; }
-  int ordinal() const noexcept {
-    return ordinal_;
-  }  // the device's number among the devices of its kind, as programs
-     // count them
+  // Returns the device's number among the devices of its kind, as programs count them.
+  int ordinal() const noexcept { return ordinal_; }
 
   // Allocates memory from a pool. Memory that was given back is used again when `user` has done all work that was
   // queued on it before that. With a null `user`, memory is used again at once. The result is never null, also for zero

@@ -120,7 +120,7 @@ class Leader final : private AgreementEffects {
   Clock::time_point asked_at_;
   std::vector<bool> has_heeded_;               // for each rank: true if it has left its loop; empty before there is a
                                                // stop point
-  std::optional<Clock::time_point> heed_due_;  // true while some ranks have not left their loops
+  std::optional<Clock::time_point> heed_due_;  // the time of the next report; set while some ranks stay in their loops
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // the rank that is named as the cause of this rank's end
 };

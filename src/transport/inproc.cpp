@@ -153,10 +153,8 @@ class InprocLink final : public Link {
 class InprocConnecting final : public Connecting {
  public:
   explicit InprocConnecting(std::unique_ptr<Link> link) : link_(std::move(link)) {}
-  Progress step() override {
-    return Progress::done;
-  }  // the mailboxes keep letters until they are taken, so no rank
-     // has to be there
+  // The mailboxes keep letters until they are taken, so no rank has to be there.
+  Progress step() override { return Progress::done; }
   std::unique_ptr<Link> take() override { return std::move(link_); }
   const Error& failure() const override { panic("connecting over inproc cannot fail"); }
 

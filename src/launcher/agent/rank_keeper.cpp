@@ -138,9 +138,8 @@ class Keeper {
       take_what_the_last_wrote();
       tell_of_the_end();
     }
-    if (!report_.empty())
-      errors_.finish(report_);  // nobody reads the output any more, but perhaps the launcher takes
-                                // this packet
+    // Nobody reads the output any more, but perhaps the launcher takes this packet.
+    if (!report_.empty()) errors_.finish(report_);
     // The site's launcher must not see a failure here, because it would then end the other ranks.
     return wants_another_run(wait_status_) ? 0 : end_like(wait_status_);
   }

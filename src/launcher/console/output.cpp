@@ -92,10 +92,9 @@ Sink::Sink(int descriptor) : descriptor_(descriptor) {
   if (!S_ISFIFO(status.st_mode) && !(S_ISCHR(status.st_mode) && ::isatty(descriptor) != 0)) return;
   std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   reopened_ = posix::FileDescriptor(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  // If this user may not open the terminal (after su), small writes to it do not block once poll() reports it as ready.
   if (reopened_) descriptor_ = reopened_.get();
-  else
-    kind_ = Kind::small_pieces;  // we may not open the terminal (after su); writes to it do not block once poll()
-                                 // reports it as ready
+  else kind_ = Kind::small_pieces;
 }
 
 void Sink::add(std::string_view text) {

@@ -84,7 +84,7 @@ std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
          (nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?");
 }
 
-// Sets a variable for which the file has its own name, below "settings".
+// Sets a variable that is below "settings", under its own name.
 Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& value, const std::string& file_name) {
   std::string name = entry.key.substr(sizeof "settings." - 1);
   std::string place = file_name + ", line " + std::to_string(entry.line);

@@ -19,10 +19,8 @@ class WatchList {
   Status add(int descriptor, std::uint64_t number);
   Status change(int descriptor, std::uint64_t number, bool also_writable);
   void remove(int descriptor);  // removes the descriptor at once
-  int descriptor() const {
-    return epoll_.get();
-  }  // the list's descriptor for epoll_wait(); an event's data.u64 has
-     // the number
+  // Returns the list's descriptor for epoll_wait(); an event's data.u64 has the number.
+  int descriptor() const { return epoll_.get(); }
 
  private:
   Status control(int operation, int descriptor, std::uint64_t number, bool also_writable);

@@ -303,8 +303,7 @@ PyMethodDef functions[] = {
      "process writes it. The value of a tensor is (dtype, shape, address)."},
     {"checkpoint_copy", checkpoint_copy, METH_VARARGS,
      "checkpoint_copy([(path, kind, type, value), ...], address, bytes): copies tensors to the address, in their "
-     "order, "
-     "each at a multiple of 64 bytes. A tensor without an address gets its place only."},
+     "order, each at a multiple of 64 bytes. A tensor without an address gets its place only."},
     {"checkpoint_open", checkpoint_open, METH_VARARGS,
      "checkpoint_open(path) -> (checkpoint, entries, path, step, sequence, saved_at). A tensor's value is (dtype, "
      "shape)."},
