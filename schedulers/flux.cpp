@@ -13,7 +13,8 @@
 namespace hvd::schedulers {
 namespace {
 
-// Asks about the instance. In a task of a job of the instance it asks about this job.
+// Returns the command that asks for the resources of the instance. In a task of a job of the instance it asks for those
+// of the job.
 std::vector<std::string> question_for(const Environment& environment) {
   if (auto job = environment.get("FLUX_JOB_ID")) return {"flux", "job", "info", *job, "R"};
   return {"flux", "kvs", "get", "resource.R"};

@@ -1,4 +1,5 @@
-// Compares the whole library, with engine and agreement, with the least work of a library over MPI.
+// Compares the whole library, engine and agreement included, with the least that a library over MPI has to do: it packs
+// the tensors, calls MPI_Allreduce and unpacks them.
 #include <mpi.h>
 #include <unistd.h>
 

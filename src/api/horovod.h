@@ -248,7 +248,7 @@ HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t tim
  * is done. No other thread may be in a call with this handle. */
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
 
-/* Gives the dimensions of a result that the runtime kept. It is that of the index-th operation of a done handle. */
+/* Gives the dimensions of the result that the runtime kept for the index-th operation of a done handle. */
 HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
                                     int64_t shape[HVD_MAX_DIMENSIONS]);
 /* Gives the number of rows that came from each rank of the set, by place. `count` is the size of the set. Only for

@@ -281,7 +281,8 @@ class Slurm final : public Bootstrap {
     return Error(ErrorCode::mismatch, "Slurm: what a rank wrote into " + folder_ + "/in/" + file + " is damaged");
   }
 
-  // Every rank that needs the inner folders makes them: the last rank of the meeting before may just have removed them.
+  // Every rank that needs the inner folders makes them, because the last rank of the previous meeting may just have
+  // removed them.
   void make_inner_folders() const {
     for (const char* inner : {"", "/in", "/out"}) (void)::mkdir((folder_ + inner).c_str(), 0700);
   }

@@ -34,7 +34,7 @@ using transport::Pending;
 struct Exchange {
   enum class Of : std::uint8_t { halves, products, results } of = Of::halves;
   Seat peer;
-  Blocks sent, received;       // blocks of halves and of results
+  Blocks sent, received;       // halves and results: the blocks that are exchanged
   bool peer_is_lower = false;  // the peer holds the left vector, a
   bool is_complete = false;    // products: the products of all seats have been added
   bool is_last_level = false;

@@ -34,7 +34,7 @@ struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
-  std::uint32_t place = 0;  // place of the cell, a part of Handles::Number
+  std::uint32_t place = 0;  // the lower 32 bits of the handle's number (Handles::Number)
   ProcessSetId set;         // the process set of the first operation
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended

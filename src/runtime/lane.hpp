@@ -34,7 +34,7 @@ class Lane {
   Progress connect();
   Teams& teams() { return *teams_; }
 
-  // Adds a batch at the end of the queue. The caller adds its operations.
+  // Adds an empty batch at the end of the queue. Returns its list of operations, which the caller fills.
   std::vector<Operation*>& queue(Sequence sequence);
   int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // without the issued batches
   bool is_idle() const { return queued_.empty() && issued_.empty(); }

@@ -70,7 +70,7 @@ Result<void*> NodeMemory::allocate(std::size_t bytes) {
   HVD_RETURN_IF_ERROR(at_one_point_(name + ".begin", {}, [] {}));
   auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
-  // A rank that could not map the memory votes too, so that the others do not wait for it.
+  // A rank that could not map the memory takes part with its error, so that the others do not wait for it.
   HVD_RETURN_IF_ERROR(at_one_point_(name, memory ? Status() : memory.error(),
                                     [this, &memory, part] { regions_->add(*memory, part, layout_.node.me.value); }));
   void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);

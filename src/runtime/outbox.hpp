@@ -19,7 +19,7 @@ class Outbox {
     counters_.requests_sent.add();
     if (!unsent_.empty() || !board_.send_request(scratch_)) unsent_.push_back(scratch_);
   }
-  // Returns true if some that had waited have left.
+  // Sends the requests that wait, as long as there is room. Returns true if it has sent at least one.
   bool send_waiting() {
     bool news = false;
     while (!unsent_.empty() && board_.send_request(unsent_.front())) {

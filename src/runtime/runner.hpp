@@ -27,7 +27,8 @@ class Runner {
   void remove(ProcessSetId set);
   // True if this rank is a member of the set.
   bool has(ProcessSetId set) const { return sets_.contains(set); }
-  // Adds a batch at the end of the lane's queue. The caller adds its operations. This rank must be a member of the set.
+  // Adds an empty batch at the end of the lane's queue. Returns its list of operations, which the caller fills. This
+  // rank must be a member of the set.
   std::vector<Operation*>& queue(ProcessSetId set, DeviceKind kind, Sequence sequence);
   // Takes a word that the members of a set need to make their links.
   void published(const PublishedRecord& record);

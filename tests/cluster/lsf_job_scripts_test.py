@@ -20,7 +20,7 @@ EXPECTED = ["digits-lsf", "large-model-lsf", "lassen", "lsf", "sierra", "summit"
 LASSEN = "40 4"  # cores and GPUs of a node
 # In the place of the program's Python: says who runs it, and with what words.
 PYTHON = '#!/bin/bash\necho "trained by ${JSM_NAMESPACE_RANK-$HOROVOD_RANK} on $(hostname): $*"\n'
-# In the place of the runtime of images: the image's program is the host's.
+# In the place of Apptainer: runs, on the host, the command that follows the image's name.
 APPTAINER = '#!/bin/bash\n[ "$*" ] && while [ "$1" != horovod.sif ]; do shift; done; shift; exec "$@"\n'
 # In the place of a program that saves and wants another run. As a Checkpointer does, it ends with 75 also when the
 # launcher ends it because another rank has ended so.

@@ -51,5 +51,6 @@ hvd_site_test(NAME site.smoke_test_for_reframe LABEL site COMMAND ${site}/refram
 foreach(kind ByItself UnderSlurm ByHorovodrun Docs AsPods)
   hvd_site_test(NAME site.image_for_processors.${kind} LABEL site TIMEOUT 2400
                 COMMAND ${site}/image_test.py ${kind})
-  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)  # the first builds it
+  # One at a time, because the first of these tests builds the image for all of them.
+  set_tests_properties(site.image_for_processors.${kind} PROPERTIES RESOURCE_LOCK site_image)
 endforeach()

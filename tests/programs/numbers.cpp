@@ -101,7 +101,8 @@ std::optional<std::string> find_fault_of_adasum(const Occasion& it, int rank, co
     distance += difference * difference;
     length += wanted[at] * wanted[at];
   }
-  // Every stage rounds, and the terms of a stage may be longer than their sum.
+  // Every stage rounds its vectors, in proportion to their length. They may be longer than the result, because vectors
+  // of different directions partly cancel each other. So more is allowed than the rounding of the result itself.
   double allowed = 8 * testing::epsilon_of(collective.dtype) * (std::sqrt(length) + 1);
   if (std::sqrt(distance) <= allowed) return std::nullopt;
   return "rank " + std::to_string(rank) + " is " + std::to_string(std::sqrt(distance)) +

@@ -40,7 +40,7 @@ std::vector<std::vector<Rank>> static_sets(const Program& program) {
   return sets;
 }
 
-// Plays a program. Returns the faults, an empty text if there are none.
+// Runs all ranks of a program, each in a thread. Returns the faults that were found; an empty text if there are none.
 std::string play(const Program& program, const std::string& how_to_repeat) {
   testing::Ensemble ensemble(testing::made_up_world(program.nodes), config_of(program));
   std::vector<std::optional<connections::NetListener>> listeners(ensemble.world.members.size());

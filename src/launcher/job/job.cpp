@@ -89,7 +89,7 @@ class Job {
     for (std::size_t at = 0; at < hosts_.size(); ++at)
       hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines()));
     HVD_RETURN_IF_ERROR(reach_more());
-    // The agent of this machine cannot fail to get ready.
+    // A job on this machine alone does not wait until its agent is ready: that agent cannot fail to become so.
     return watch_.lifelines() == nullptr ? start_ranks() : Status();
   }
 

@@ -121,7 +121,7 @@ Status check_launch_node(const JobRequest& request) {
   const auto& allocation = request.around.allocation();
   if (!allocation || allocation->launch_host.empty()) return {};
   auto launch = bootstrap::innermost_launch(request.environment);
-  if (launch) return {};  // a task of jsrun is on a compute node
+  if (launch) return {};  // a launcher (jsrun) started this process, so it is on a compute node
   return Error(ErrorCode::unsupported,
                "this is the launch node " + allocation->launch_host + " of LSF's job " + allocation->job +
                    ", and only jsrun can start ranks on its compute nodes: leave out --gloo and -H localhost, and put "

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t least_space = 64 << 10, most_space = 4 << 20;
 
-// One byte of a file that is mapped into memory, so that a store changes it immediately.
+// One byte of a file, mapped into memory, so that an assignment changes the file immediately.
 class MappedByte {
  public:
   // `value` is the byte that the file has there. is_there() is false if the file system cannot map the file or the

@@ -43,7 +43,7 @@ struct Pair {
   // Since the last verb of another kind:
   std::uint64_t begun = 0;                       // number of the first piece since then
   std::uint64_t slab_count = ~std::uint64_t{0};  // value of the link's slab_count at that time
-  bool has_heard = false;                        // the other seat has begun an alltoall too
+  bool has_heard = false;                        // this seat knows that the other seat has begun an alltoall too
 };
 
 struct LinkState {

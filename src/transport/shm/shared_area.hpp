@@ -63,7 +63,7 @@ struct Shape {
   std::size_t slab_bytes = 0;  // size of the slab of one seat
   std::size_t ring_bytes = 0;  // per ordered pair of seats, a power of two
 };
-// Half of a slab has room for this many bytes of every seat, for any number of seats.
+// Slabs are so large that half of one has room for a piece of this size for every seat, however many seats there are.
 inline constexpr std::size_t least_piece_bytes = 64;
 Shape shape_for(int seats, const Config& config);
 std::size_t bytes_needed(const Shape& shape);

@@ -1,4 +1,4 @@
-"""What an asynchronous Checkpointer takes of memory: one copy of the state, whose size it tells."""
+"""An asynchronous Checkpointer needs memory for one copy of the state, and reports the size of the copy."""
 import torch
 
 import horovod.torch as hvd

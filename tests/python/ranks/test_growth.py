@@ -25,7 +25,7 @@ def small_tables(hvd, monkeypatch):
 
 
 def is_bounded():
-    # Operations are held by the two tables, by slots, and for a moment by the call that ends.
+    # The two tables and the slots keep operations. A call that is about to return keeps its own for a moment, too.
     return (len(_ops.operations) <= MOST and len(_ops.latest) <= MOST
             and _core.counter("operations") <= 2 * MOST + MOST + 20 + 2)
 

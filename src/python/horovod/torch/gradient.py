@@ -241,7 +241,8 @@ class Gradient:
                 "gradients of a step, call optimizer.zero_grad() after optimizer.synchronize().")
 
     def check_early_use(self, others_have_more):
-        """Runs at the end of the round, for a gradient whose result was used before."""
+        """Runs at the end of the round, for a gradient whose result the program used before that. Raises RuntimeError
+        if the program has changed or replaced the gradient although other ranks have gradients that this rank lacks."""
         tensor = self.parameter.grad
         if type(tensor) is InFlight:  # another optimizer has this gradient in flight
             in_flight_with(tensor).settle()

@@ -175,7 +175,8 @@ class Gradients:
     def wait_for_others(self, handle):
         """Runs before code uses a gradient in the middle of a round.
 
-        A rank that lacks the gradient takes part when it closes its round. That rank must first hear what this one has.
+        A rank that lacks the gradient takes part only when it closes its round. Before that it must know which
+        gradients this rank has.
         """
         if self.is_closed:
             return
