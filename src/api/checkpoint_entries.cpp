@@ -44,7 +44,8 @@ hvd_status read_entry(const hvd_checkpoint_entry& given, checkpoint::Entry& entr
 }  // namespace
 
 hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, checkpoint::State& state) {
-  if (count > 0 && entries == nullptr) return fail(ErrorCode::invalid_argument, "got no entries, but their number");
+  if (count > 0 && entries == nullptr)
+    return fail(ErrorCode::invalid_argument, "got no entries (null), but a number of entries above 0");
   state.resize(count);
   for (size_t i = 0; i < count; ++i) {
     hvd_checkpoint_entry given{};

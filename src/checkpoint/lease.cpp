@@ -122,7 +122,7 @@ void take_away(const std::string& file, const Claim& dead) {
   if (::rename(file.c_str(), aside.c_str()) != 0) return;
   auto moved = read_claim(aside);
   if (moved && moved->holder != dead.holder) {
-    // another holder was faster: the renamed file is its file, so the file is renamed back
+    // another holder was faster: the renamed file is its file, so it gets its name back unless there is a newer one
     int outcome = ::link(aside.c_str(), file.c_str());
     static_cast<void>(outcome);
   }

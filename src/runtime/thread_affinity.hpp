@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 
 // Binds the calling thread to the core that HOROVOD_THREAD_AFFINITY names for this local rank. If the list does not
-// fit, a warning is written, and the thread is not bound.
+// fit, an error is logged, and the thread is not bound.
 void choose_core(const World& world, const Config& config, const topology::Layout& layout);
 
 }  // namespace hvd::runtime

@@ -52,7 +52,7 @@ TEST(SlurmComponents, know_hosts_that_are_not_in_the_order_of_their_names) {
   EXPECT_EQ(said({"n2", "n1"}, 2), "n2, n1");
   EXPECT_EQ(said({"n[1,3]", "n2"}, 2), "n3, n2");
   EXPECT_EQ(said({"n10", "n9"}, 2), "n10, n9");
-  EXPECT_EQ(said({"n2", "n1"}, 1), "");  // the second component has no rank
+  EXPECT_EQ(said({"n2", "n1"}, 1), "");                // the second component has no rank
   EXPECT_EQ(said({"x1c0s10b0n0,x1c0s2b0n0"}, 2), "");  // a job of one component, in Slurm's order
 }
 
