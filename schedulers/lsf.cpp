@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
@@ -107,7 +108,7 @@ class Lsf final : public Scheduler {
     HVD_RETURN_IF_ERROR(read_hosts(found, sources));
     bool is_of_jsm = sources.environment.has("CSM_ALLOCATION_ID") || sources.has_program("jsrun");
     compare_number(found, sources.environment, "LSB_DJOB_NUMPROC", slots_of(found.hosts),
-                   found.source + " has " + number_of(slots_of(found.hosts), "slot"));
+                   found.source + " has " + counted(slots_of(found.hosts), "slot"));
     for (Host& host : found.hosts) host.cores = host.slots;
     if (!is_of_jsm) return found;
     HVD_RETURN_IF_ERROR(leave_out_the_launch_node(found));

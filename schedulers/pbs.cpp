@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
@@ -42,8 +43,8 @@ std::vector<std::string> hosts_that_run(std::string_view chunks) {
 
 void compare(Allocation& found, const Environment& environment, std::string_view chunks) {
   const int slots = slots_of(found.hosts), hosts = static_cast<int>(found.hosts.size());
-  compare_number(found, environment, "PBS_NP", slots, found.source + " has " + number_of(slots, "line"));
-  compare_number(found, environment, "PBS_NUM_NODES", hosts, found.source + " has " + number_of(hosts, "host"));
+  compare_number(found, environment, "PBS_NP", slots, found.source + " has " + counted(slots, "line"));
+  compare_number(found, environment, "PBS_NUM_NODES", hosts, found.source + " has " + counted(hosts, "host"));
   const std::vector<std::string> running = hosts_that_run(chunks);
   for (const Host& host : found.hosts)
     if (!running.empty() && std::ranges::none_of(running, [&](auto& name) { return is_same_host(host.name, name); }))

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
@@ -59,8 +60,8 @@ class GridEngine final : public Scheduler {
     if (!hosts) return in(found.source, std::move(hosts.error()));
     found.hosts = std::move(*hosts);
     const int slots = slots_of(found.hosts), count = static_cast<int>(found.hosts.size());
-    compare_number(found, environment, "NSLOTS", slots, found.source + " has " + number_of(slots, "slot"));
-    compare_number(found, environment, "NHOSTS", count, found.source + " has " + number_of(count, "host"));
+    compare_number(found, environment, "NSLOTS", slots, found.source + " has " + counted(slots, "slot"));
+    compare_number(found, environment, "NHOSTS", count, found.source + " has " + counted(count, "host"));
     return found;
   }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
@@ -59,10 +60,10 @@ Status add_part(Allocation& found, const Environment& environment, int part, con
   if (tells_tasks) tasks = numbers_of_nodes(environment, "SLURM_TASKS_PER_NODE" + suffix, names->size(), list);
   if (!tasks) return std::move(tasks.error());
   const int nodes = static_cast<int>(names->size()), sum = std::accumulate(tasks->begin(), tasks->end(), 0);
-  compare_number(found, environment, "SLURM_JOB_NUM_NODES" + suffix, nodes, list + " has " + number_of(nodes, "host"));
+  compare_number(found, environment, "SLURM_JOB_NUM_NODES" + suffix, nodes, list + " has " + counted(nodes, "host"));
   if (!tasks->empty())
     compare_number(found, environment, "SLURM_NTASKS" + suffix, sum,
-                   "SLURM_TASKS_PER_NODE" + suffix + " has " + number_of(sum, "task"));
+                   "SLURM_TASKS_PER_NODE" + suffix + " has " + counted(sum, "task"));
   int cores_per_rank = std::max(1, environment.number("SLURM_CPUS_PER_TASK" + suffix).value_or(1));
   auto gpus = sum_of_gpus(environment.get("SLURM_GPUS_PER_NODE" + suffix).value_or("?"));
   if (!gpus && names->size() == 1 && suffix.empty()) gpus = environment.number("SLURM_GPUS_ON_NODE");

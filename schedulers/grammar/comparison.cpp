@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 
@@ -11,7 +12,7 @@ namespace {
 
 std::string slots_on(const std::vector<Host>& hosts, const std::string& name) {
   auto found = std::ranges::find_if(hosts, [&](const Host& host) { return is_same_host(host.name, name); });
-  return found == hosts.end() ? "no slot" : number_of(found->slots, "slot");
+  return found == hosts.end() ? "no slot" : counted(found->slots, "slot");
 }
 
 }  // namespace
@@ -38,10 +39,6 @@ int slots_of(const std::vector<Host>& hosts) {
   int slots = 0;
   for (const Host& host : hosts) slots += host.slots;
   return slots;
-}
-
-std::string number_of(int count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace hvd::schedulers

@@ -16,7 +16,5 @@ void compare_number(Allocation& found, const Environment& environment, const std
 void compare_hosts(Allocation& found, const Result<std::vector<Host>>& others, const std::string& source);
 
 int slots_of(const std::vector<Host>& hosts);
-// "1 host", "2 hosts"
-std::string number_of(int count, const std::string& what);
 
 }  // namespace hvd::schedulers

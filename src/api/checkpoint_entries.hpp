@@ -1,6 +1,7 @@
 #pragma once
 // The entries that a caller of horovod.h passes, as a state of src/checkpoint.
 #include <cstddef>
+#include <cstdint>
 
 #include "api/horovod.h"
 #include "checkpoint/state.hpp"
@@ -12,13 +13,8 @@ constexpr size_t first_entry_size = offsetof(hvd_checkpoint_entry, unit) + sizeo
 
 // Returns the address of an element. The distance of two elements is the struct's size in the caller's header.
 template <typename Struct>
-const Struct* element(const Struct* array, size_t index) {
-  return reinterpret_cast<const Struct*>(reinterpret_cast<const std::byte*>(array) + index * array->struct_size);
-}
-
-template <typename Struct>
 Struct* element(Struct* array, size_t index) {
-  return const_cast<Struct*>(element(static_cast<const Struct*>(array), index));
+  return reinterpret_cast<Struct*>(reinterpret_cast<std::uintptr_t>(array) + index * array->struct_size);
 }
 
 hvd_status read_entries(const hvd_checkpoint_entry* entries, size_t count, checkpoint::State& state);

@@ -20,11 +20,6 @@ bool is_name_of_checkpoint(const std::string& name) {
   return !name.starts_with('.') && (name.ends_with(".h5") || name.ends_with(std::string(".h5") + previous_suffix));
 }
 
-bool is_folder(const std::string& path) {
-  struct stat about {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
-}
-
 Status check_folder(const std::string& folder) {
   if (::access(folder.c_str(), R_OK | X_OK) == 0) return {};
   return system_error("the folder " + folder + " cannot be read on host " + posix::host_name(), errno);
@@ -66,13 +61,13 @@ std::int64_t next_sequence(const std::string& path) {
   auto found = generations_in(posix::folder_of(path));
   std::int64_t greatest = 0;
   if (found && !found->whole.empty()) greatest = found->whole.front().header.sequence;
-  if (auto own = read_header(path)) greatest = std::max(greatest, own->sequence);  // true for any suffix
+  if (auto own = read_header(path)) greatest = std::max(greatest, own->sequence);  // whatever its suffix is
   return greatest + 1;
 }
 
 Result<Reader> open_newest(const hdf5::Library& library, const std::string& path, bool verifies,
                            const std::function<void(const std::string& why)>& skipped) {
-  if (!is_folder(path)) {
+  if (!posix::is_folder(path)) {
     auto reader = open_whole(library, path, verifies);
     if (reader || reader.error().code != ErrorCode::system) return reader;
     std::string before = path + previous_suffix;

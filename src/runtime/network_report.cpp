@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/comma_list.hpp"
+#include "base/counted.hpp"
 #include "base/number.hpp"
 #include "native/posix/fabric_devices.hpp"
 
@@ -89,8 +90,7 @@ std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {
     if (transport == "tcp") return "TCP";
     return std::string(transport);
   };
-  std::string text = "network: " + std::to_string(hops.ranks) + (hops.ranks == 1 ? " rank" : " ranks") + " on " +
-                     std::to_string(hops.nodes) + (hops.nodes == 1 ? " node" : " nodes");
+  std::string text = "network: " + counted(hops.ranks, "rank") + " on " + counted(hops.nodes, "node");
   if (!hops.inside.empty()) text += "; inside a node " + named(hops.inside);
   if (hops.nodes == 1) return text;
   text += "; tensors between nodes over " + named(hops.between);

@@ -1,5 +1,7 @@
 #include "topology/pinning.hpp"
 
+#include "base/counted.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -264,7 +266,7 @@ std::string describe_binding(const Machine& machine, const CpuMask& mask) {
     if (core.package >= 0) packages.insert(machine.packages[static_cast<std::size_t>(core.package)].os_index);
     if (core.numa_node >= 0) nodes.insert(machine.numa_nodes[static_cast<std::size_t>(core.numa_node)].os_index);
   }
-  std::string text = "cpus " + mask.to_string() + " (" + std::to_string(cores) + (cores == 1 ? " core" : " cores");
+  std::string text = "cpus " + mask.to_string() + " (" + counted(cores, "core");
   if (!packages.empty()) text += list_of("package", "packages", packages);
   if (!nodes.empty()) text += list_of("NUMA node", "NUMA nodes", nodes);
   return text + ")";

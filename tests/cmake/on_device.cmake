@@ -6,8 +6,6 @@ endif()
 set(api ${PROJECT_SOURCE_DIR}/src/api)
 # The C functions are compiled into this program, as in test_programs. The program's own registry.cpp replaces that of
 # hvd_devices.
-file(GLOB api_sources CONFIGURE_DEPENDS ${api}/*.cpp)
-list(FILTER api_sources EXCLUDE REGEX "/checkpoint[_a-z]*\\.cpp$")
 add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp on_device/registry.cpp ${api_sources}
                               ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 target_include_directories(test_on_device PRIVATE ${PROJECT_SOURCE_DIR}/tests ${api})

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/counted.hpp"
 #include "collectives/registry.hpp"
 #include "collectives/schedule/cost_model.hpp"
 
@@ -162,7 +163,7 @@ std::string Selector::explain(const Collective& collective, const Team& team) co
 }
 
 std::string Selector::table(const Team& team, DataType dtype) const {
-  std::string text = std::to_string(team.size()) + (team.size() == 1 ? " rank" : " ranks");
+  std::string text = counted(team.size(), "rank");
   if (team.node != nullptr)
     text += " on " + std::to_string(team.nodes) + " nodes, " + std::to_string(team.rails) + " rails";
   text += ", " + std::string(name_of(dtype)) + "\n";

@@ -8,6 +8,7 @@
 #include "checkpoint/generations.hpp"
 #include "launcher/checkpoints/difference.hpp"
 #include "launcher/checkpoints/safetensors.hpp"
+#include "native/posix/folder.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -24,11 +25,6 @@ int report(const std::string& text, int code = wrong) {
 
 int report(const Error& error) {
   return report(error.message, error.code == ErrorCode::system ? different : wrong);
-}
-
-bool is_folder(const std::string& path) {
-  struct stat about {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
 std::string time_text(std::int64_t seconds) {
@@ -71,7 +67,7 @@ void list_file(const Reader& reader) {
 
 // Opens the newest checkpoint of a folder, or the given file. A damaged checkpoint is not skipped.
 Result<Reader> open(const hdf5::Library& library, const std::string& path) {
-  if (!is_folder(path)) return Reader::open(library, path);
+  if (!posix::is_folder(path)) return Reader::open(library, path);
   return checkpoint::open_newest(library, path, false, [](const std::string& why) { report(why); });
 }
 
@@ -79,7 +75,7 @@ int list(const hdf5::Library& library, const std::vector<std::string>& paths) {
   int code = 0;
   for (const std::string& path : paths) {
     int one = 0;
-    if (is_folder(path)) one = list_folder(path);
+    if (posix::is_folder(path)) one = list_folder(path);
     else if (auto reader = Reader::open(library, path)) list_file(*reader);
     else one = report(reader.error());
     code = std::max(code, one);
@@ -99,7 +95,7 @@ int verify_file(const hdf5::Library& library, const std::string& path) {
 int verify(const hdf5::Library& library, const std::vector<std::string>& paths) {
   int code = 0;
   for (const std::string& path : paths) {
-    if (!is_folder(path)) {
+    if (!posix::is_folder(path)) {
       code = std::max(code, verify_file(library, path));
       continue;
     }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/result.hpp"
 #include "launcher/agent/rank_process.hpp"
 #include "native/posix/signals.hpp"
@@ -37,9 +38,8 @@ std::string likely_reason(const Exited& end, int signal) {
   if (!end.group_known)
     return "likely reason: the out-of-memory killer, or somebody sent it; this kernel does not tell which (see dmesg)";
   if (end.oom_kills > 0)
-    return "likely reason: out of memory. The out-of-memory killer struck " + std::to_string(end.oom_kills) +
-           (end.oom_kills == 1 ? " time" : " times") + " in this memory control group (" + end.group +
-           ") since the job started; " + limit_text(end) +
+    return "likely reason: out of memory. The out-of-memory killer struck " + counted(end.oom_kills, "time") +
+           " in this memory control group (" + end.group + ") since the job started; " + limit_text(end) +
            ". Use fewer ranks or less memory per rank (batch size, loader workers), or ask for more memory";
   return "not the out-of-memory killer of this cgroup (" + end.group + ", whose count did not rise; " +
          limit_text(end) + "): somebody sent it";

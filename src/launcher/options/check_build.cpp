@@ -14,8 +14,9 @@
 namespace hvd::launcher {
 namespace {
 
-// The script runs in the Python of the user's programs. It tells the Python's version, and the frameworks for which our
-// binding is there. It imports all bindings except that of PyTorch, because importing PyTorch takes seconds.
+// The script runs in the Python of the user's programs. It tells whether the package horovod is there, and for which
+// frameworks our binding is there. It imports all bindings except that of PyTorch, because importing PyTorch takes
+// seconds.
 struct Python {
   std::string path;  // path of the program; empty: there is none
   std::string answer;

@@ -130,8 +130,4 @@ std::string short_name(std::string_view host) {
   return std::string(is_address ? host : host.substr(0, host.find('.')));
 }
 
-std::string counted(std::size_t number, const char* what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-}
-
 }  // namespace hvd::launcher::preflight

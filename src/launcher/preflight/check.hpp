@@ -84,8 +84,6 @@ Verdict equal_on_all_nodes(const Allocation& allocation, std::string_view fact, 
 std::string bytes_text(double bytes);
 // Returns "n1" for "n1.example.org".
 std::string short_name(std::string_view host);
-// Returns a text such as "3 nodes" or "1 node".
-std::string counted(std::size_t number, const char* what);
 
 extern const Check start_check, world_check, gpus_check, binding_check, release_check, python_check, libraries_check,
     shared_memory_check, limits_check, links_check, fabric_check, clock_check, scratch_check, names_check,

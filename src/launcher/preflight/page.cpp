@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "base/counted.hpp"
 #include "base/json_text.hpp"
 
 namespace hvd::launcher::preflight {

@@ -64,14 +64,9 @@ std::optional<std::chrono::seconds> age_of(const std::string& path) {
   return std::chrono::seconds(::time(nullptr) - state.st_mtime);
 }
 
-bool is_folder(const std::string& path) {
-  std::error_code ignored;  // if the path cannot be looked at, it is no folder for us
-  return fs::is_directory(path, ignored);
-}
-
 // Returns the folder that contains bin: the content itself, or the only folder in the content.
 Result<std::string> place_of_bin(const std::string& content) {
-  auto has_bin = [&](const std::string& place) { return is_folder(content + "/" + place + "/bin"); };
+  auto has_bin = [&](const std::string& place) { return posix::is_folder(content + "/" + place + "/bin"); };
   if (has_bin(".")) return std::string(".");
   std::vector<std::string> names = posix::names_in(content);
   const bool fits_in_a_line = names.size() == 1 && names[0].find('\n') == std::string::npos;  // of the record
@@ -114,7 +109,7 @@ Result<ArchiveState> ArchiveState::of(const std::string& path) {
 
 Result<Environments> Environments::in(const std::string& parent, const std::string& temporary_folder) {
   std::string place = parent;
-  if (place.empty()) place = is_folder(temporary_folder) ? temporary_folder : "/tmp";
+  if (place.empty()) place = posix::is_folder(temporary_folder) ? temporary_folder : "/tmp";
   Environments found(place + "/horovod-environments-" + std::to_string(::getuid()));
   if (::mkdir(found.folder_.c_str(), 0700) != 0 && errno != EEXIST)
     return system_error("the folder " + found.folder_ + " cannot be made (--stage-to names another place)", errno);

@@ -2,14 +2,10 @@
 // The environments that are unpacked on this node, in one folder of this user. Other jobs may add and remove
 // environments at any time.
 //
-// FOLDER/DIGEST/content/
-// the content of the archive with this digest
-// FOLDER/DIGEST/record
-// exists when the environment can be used; names the archive and the place of bin
-// FOLDER/DIGEST/last-use
-// names the last job that used the environment
-// FOLDER/unpacking-XXXXXX/
-// is renamed to DIGEST when it is complete
+//   FOLDER/DIGEST/content/     the content of the archive with this digest
+//   FOLDER/DIGEST/record       exists when the environment can be used; names the archive and the place of bin
+//   FOLDER/DIGEST/last-use     names the last job that used the environment
+//   FOLDER/unpacking-XXXXXX/   is renamed to DIGEST when it is complete
 //
 // A folder is in use while a process holds a lock (flock) on DIGEST or unpacking-XXXXXX. The lock is exclusive while
 // the environment is made or removed, and shared while ranks use it. The kernel releases the lock when the process

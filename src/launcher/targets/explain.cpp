@@ -6,6 +6,7 @@
 
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
+#include "base/counted.hpp"
 #include "base/transports.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/container_runtime.hpp"
@@ -55,13 +56,12 @@ std::string launcher(const ChosenTarget& chosen, const JobOptions& plan, int ran
   if (plan.site) {
     return row("launcher", joined(plan.site->command, " ")) + more("since " + chosen.why);
   }
-  text = row("launcher",
-             std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") + " below agents of ours, since " + chosen.why);
+  text = row("launcher", counted(ranks, "rank") + " below agents of ours, since " + chosen.why);
   for (std::size_t at = 0; at < plan.hosts.size(); ++at) {
     const HostPlan& host = plan.hosts[at];
     auto here = std::count_if(plan.placements.begin(), plan.placements.end(),
                               [&](const Placement& placement) { return placement.host_index == at; });
-    text += more(host.name + ", " + std::to_string(here) + (here == 1 ? " rank: " : " ranks: ") +
+    text += more(host.name + ", " + counted(here, "rank") + ": " +
                  (host.reach.empty() ? "this machine" : joined(host.reach, " ")));
   }
   return text;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
@@ -146,8 +147,8 @@ std::string JobAround::description() const {
   const auto& found = allocation();
   if (!found) return found.error().message;
   int slots = sum_of(found->hosts, &slots_of);
-  std::string text = std::to_string(found->hosts.size()) + (found->hosts.size() == 1 ? " host with " : " hosts with ") +
-                     std::to_string(slots) + (slots == 1 ? " slot (" : " slots (") + list_of(found->hosts) + ")";
+  std::string text =
+      counted(found->hosts.size(), "host") + " with " + counted(slots, "slot") + " (" + list_of(found->hosts) + ")";
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "native/posix/folder.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -13,6 +15,11 @@ std::vector<std::string> names_in(const std::string& folder) {
     names.push_back(at->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat about {};
+  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
 }
 
 }  // namespace hvd::posix

@@ -1,5 +1,5 @@
 #pragma once
-// Lists the content of a folder.
+// Folders and what is in them.
 #include <string>
 #include <vector>
 
@@ -8,5 +8,8 @@ namespace hvd::posix {
 // Returns the names of the folder's entries, sorted, so that their order is the same in every run. Returns none if the
 // folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
+
+// Returns true if the path leads to a folder, through links too. A path that cannot be looked at is no folder.
+bool is_folder(const std::string& path);
 
 }  // namespace hvd::posix

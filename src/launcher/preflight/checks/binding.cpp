@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/affinity.hpp"
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/comma_list.hpp"
+#include "base/counted.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/preflight/check.hpp"
 #include "topology/machine.hpp"

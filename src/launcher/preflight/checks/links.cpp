@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/counted.hpp"
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/link_measurement.hpp"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/comma_list.hpp"
+#include "base/counted.hpp"
 #include "launcher/preflight/check.hpp"
 
 namespace hvd::launcher::preflight {

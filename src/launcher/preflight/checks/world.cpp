@@ -2,6 +2,7 @@
 // can meet.
 #include <map>
 
+#include "base/counted.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/preflight/check.hpp"
 
