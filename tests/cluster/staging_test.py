@@ -181,7 +181,7 @@ class Staging(unittest.TestCase):
             on("n2", f"rm -rf {PLACE} /tmp/other && {make}")
             result = self.stage(archive)
             self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
-            self.assertIn(f"{PLACE} is no folder that this user alone may write to", result.stderr)
+            self.assertIn(f"expected {PLACE} to be a folder that this user alone may write to", result.stderr)
             self.assertRegex(result.stderr, "FIRST FAILURE: rank [12] on host n2 ")
             self.assertEqual(on("n2", "ls -A /tmp/other 2>/dev/null || true"), "")
         on("n2", f"rm -rf {PLACE} /tmp/other")
