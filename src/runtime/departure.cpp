@@ -94,9 +94,11 @@ bool Departure::decide() {
     end(*failed_batch_);
   } else if (stall_) {
     end(*stall_);
-  } else if (answer_due_ && is_running && settings_.now() >= *answer_due_) {
+  } else if (auto due = patience_ends(); due && settings_.now() >= *due) {
     end({ErrorCode::timeout,
-         settings_.describe_leader() + " did not answer the wish to shut down within 10 s; this rank left alone"});
+         agreed_ ? "the shutdown was agreed, but " + settings_.describe_work() + "; this rank left alone"
+                 : settings_.describe_leader() +
+                       " did not answer the wish to shut down within 10 s; this rank left alone"});
     phase_ = Phase::warning;  // the reason is logged, because hvd_shutdown cannot return it
   }
   return reason_.has_value();
@@ -122,9 +124,17 @@ bool Departure::is_cause_unknown() const {
   return cause_due_ && settings_.now() < *cause_due_;
 }
 
+// Returns when a rank that wishes to stop leaves alone.
+std::optional<Departure::Time> Departure::patience_ends() const {
+  if (!answer_due_ || phase_ != Phase::running) return std::nullopt;
+  if (!agreed_) return answer_due_;
+  Time sent = *answer_due_ - answer_time;
+  return std::max(sent, work_moved_) + std::max<Clock::duration>(answer_time, settings_.time_for_cause);
+}
+
 Departure::Step Departure::wait_in_time() {
   std::optional<Time> first = cause_due_;
-  if (answer_due_ && phase_ == Phase::running) first = first ? std::min(*first, *answer_due_) : *answer_due_;
+  if (auto due = patience_ends()) first = first ? std::min(*first, *due) : *due;
   if (!first) return GoOn{};
   return WaitUntil{*first};
 }

@@ -8,7 +8,8 @@
 //  2. Running: a wish to stop is sent to all ranks, once. If the log does not end within 10 s, this rank warns and
 //     leaves alone.
 //  3. The log has ended by agreement of all ranks. Everything that it scheduled is carried out, then this rank leaves
-//     in order. From then on a loss is ignored; an earlier loss ends the rank as in 4.
+//     in order. From then on a loss is ignored; an earlier loss ends the rank as in 4. If this rank wishes to stop and
+//     no batch begins or ends for 10 s, or for HOROVOD_PEER_TIMEOUT if that is longer, it warns and leaves alone.
 //  4. A loss ends the rank. The loss that the leader knows counts first, then one that a rank of this node has
 //     announced, then one that this rank has noticed itself.
 //  5. A failed batch ends the rank. If a loss is known, the loss is the cause. If another rank's failure is the cause,
@@ -49,6 +50,7 @@ class Departure {
                                                    // HOROVOD_PEER_TIMEOUT
     std::function<std::string(Rank)> describe;     // describes a rank, for messages
     std::function<std::string()> describe_leader;  // the leader of this node, and the state of its process
+    std::function<std::string()> describe_work;    // what is left of the scheduled work
     std::function<Time()> now = Clock::now;
   };
   explicit Departure(Settings settings) : settings_(std::move(settings)) {}
@@ -60,6 +62,8 @@ class Departure {
   // the end.
   void stop_wished(std::string_view reason);
   void log_ended(Rank by, std::string_view reason);
+  // A batch began or ended, most recently at this time.
+  void work_moved(Time at) { work_moved_ = at; }
   // Everything that the log had scheduled has been carried out.
   void work_done() { is_work_done_ = true; }
   void batch_failed(const Error& error);
@@ -114,6 +118,7 @@ class Departure {
   bool decide();
   void end(const Error& reason);
   bool is_cause_unknown() const;
+  std::optional<Time> patience_ends() const;
   Step wait_in_time();
   Rank whose() const;
 
@@ -125,6 +130,7 @@ class Departure {
   std::optional<Error> agreed_;     // set when the log has ended
   bool is_stopped_by_another_ = false;
   bool is_work_done_ = false;
+  Time work_moved_{};
   std::optional<Error> failed_batch_;
   std::optional<Time> cause_due_;
   std::optional<Error> verdict_;

@@ -26,7 +26,7 @@ std::chrono::nanoseconds sleep_until(Clock::time_point time) {
   return std::max(time - Clock::now(), Clock::duration::zero()) + std::chrono::milliseconds(1);
 }
 
-Departure::Settings departure_settings(const Engine::Parts& parts) {
+Departure::Settings departure_settings(const Engine::Parts& parts, std::function<std::string()> describe_work) {
   Departure::Settings settings;
   settings.me = parts.world->rank;
   settings.time_for_cause = milliseconds_of(parts.config->peer_timeout_s);
@@ -35,6 +35,7 @@ Departure::Settings departure_settings(const Engine::Parts& parts) {
   settings.describe_leader = [&world = *parts.world, leader] {
     return describe(world, leader) + what_it_does(world, leader);
   };
+  settings.describe_work = std::move(describe_work);
   return settings;
 }
 
@@ -51,7 +52,7 @@ Engine::Engine(Parts parts)
       spin_(parts.spin),
       stop_point_([this] { wake(); }),
       outbox_(board_, counters_),
-      departure_(departure_settings(parts)),
+      departure_(departure_settings(parts, [this] { return describe_work(); })),
       runner_(std::make_unique<Runner>(parts_of_runner(parts))),
       follower_(parts_of_follower(parts)),
       stalls_(*parts.config) {
@@ -248,6 +249,7 @@ bool Engine::hear_of_the_end() {
     if (auto loss = board_.loss()) departure_.loss_announced(loss->rank, loss->why);
     else departure_.loss_noticed(Rank{lost});
   }
+  departure_.work_moved(batch_moved_);
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
   if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
   stop_point_.pass_on(outbox_);
@@ -360,6 +362,18 @@ void Engine::end(const Error& reason) {
   runner_->abandon();
   inbox_.close();
   follower_.end(inbox_.take(), reason);
+}
+
+// Says which operation keeps this rank from the agreed end, and whom it waits for.
+std::string Engine::describe_work() const {
+  for (const Operation* operation : follower_.in_flight()) {
+    if (!operation->scheduled) continue;
+    Rank missing = runner_->waiting_for(*operation);
+    return "'" + operation->entry->name + "' made no progress, it waits for " +
+           (missing.value >= 0 ? describe(world_, missing) + what_it_does(world_, missing)
+                               : std::string("the data or a device of this rank"));
+  }
+  return "its last batch did not end";
 }
 
 std::chrono::nanoseconds Engine::longest_sleep() const {

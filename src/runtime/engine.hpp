@@ -101,6 +101,7 @@ class Engine {
   void execute(const Record& record);
   bool run_batches();
   void end(const Error& reason);
+  std::string describe_work() const;
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
   Clock::time_point waits_since(const Operation& operation) const;

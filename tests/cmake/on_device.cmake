@@ -15,13 +15,11 @@ target_link_options(test_on_device PRIVATE -Wl,--version-script=${api}/horovod.m
 gtest_discover_tests(test_on_device TEST_PREFIX "on_device." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
                      TEST_FILTER "-OnDeviceInProcesses.*" PROPERTIES LABELS unit TIMEOUT 180)
 
-# The job of two ranks sometimes does not end in two minutes, for a reason that is not known yet. Until then these jobs
-# are not part of the plain run.
 if(TARGET horovodrun)
   set(in_processes $<TARGET_FILE:test_on_device> --gtest_filter=OnDeviceInProcesses.*)
   foreach(ranks 1 2 3)
     add_test(NAME on_device.of_${ranks}_processes COMMAND horovodrun -np ${ranks} ${in_processes})
-    set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS soak TIMEOUT 120
+    set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS unit TIMEOUT 120
                          ENVIRONMENT HOROVOD_DYNAMIC_PROCESS_SETS=1)
   endforeach()
 endif()

@@ -19,9 +19,10 @@ constexpr seconds time_for_cause(7);
 // One rank's departure with a clock that the test sets. The steps that it orders are written down as words.
 class Rig {
  public:
-  explicit Rig(Rank me = Rank{2})
-      : departure({me, time_for_cause, [](Rank rank) { return "rank " + std::to_string(rank.value); },
-                   [] { return std::string("the leader"); }, [this] { return now; }}) {}
+  explicit Rig(Rank me = Rank{2}, seconds for_cause = time_for_cause)
+      : departure({me, for_cause, [](Rank rank) { return "rank " + std::to_string(rank.value); },
+                   [] { return std::string("the leader"); }, [] { return std::string("'x' does not move"); },
+                   [this] { return now; }}) {}
 
   // Returns all steps that are to be done now, in order.
   std::vector<std::string> steps() {
@@ -419,6 +420,29 @@ TEST(Departure, says_that_the_leader_did_not_answer_when_it_leaves_alone) {
   stopping.reach(rig);
   rig.pass(Departure::answer_time);
   EXPECT_EQ(reason_of(rig), "the leader did not answer the wish to shut down within 10 s; this rank left alone");
+}
+
+TEST(Departure, leaves_agreed_work_only_when_it_has_not_moved_for_long_and_says_so) {
+  Rig rig;
+  stopping.reach(rig);
+  rig.departure.log_ended(Rank{0}, "");
+  for (int i = 0; i < 3; ++i) {
+    rig.pass(seconds(8));
+    rig.departure.work_moved(rig.now);
+    EXPECT_EQ(rig.steps(), Steps{"wait for 10 s"});
+  }
+  rig.pass(Departure::answer_time);
+  EXPECT_EQ(reason_of(rig), "the shutdown was agreed, but 'x' does not move; this rank left alone");
+}
+
+TEST(Departure, gives_agreed_work_as_long_as_a_peer_that_is_silent) {
+  Rig rig(Rank{2}, seconds(40));
+  stopping.reach(rig);
+  rig.departure.log_ended(Rank{0}, "");
+  rig.pass(seconds(39));
+  EXPECT_EQ(rig.steps(), Steps{"wait for 1 s"});
+  rig.pass(seconds(1));
+  EXPECT_EQ(rig.steps(), (Steps{"warn", "tell neighbours of 2", timeout}));
 }
 
 TEST(Departure, keeps_its_reason_whatever_comes_after) {

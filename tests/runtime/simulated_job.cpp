@@ -236,7 +236,8 @@ SimulatedRank::SimulatedRank(SimulatedJob& job, Rank me, std::shared_ptr<void> b
       job_(job),
       me_(me),
       departure_({me, peer_timeout, [&job](Rank rank) { return describe(job.world_, rank); },
-                  [] { return std::string("the leader"); }, [&job] { return job.now_; }}) {
+                  [] { return std::string("the leader"); }, [] { return std::string("the last batch did not end"); },
+                  [&job] { return job.now_; }}) {
   if (board.me() == NodeBoard::leader) leader = std::make_unique<SimulatedLeader>(job, me, board);
 }
 
