@@ -129,7 +129,7 @@ class Runtime {
   Status carry_out(OpNameView name, Signature signature);
   // Runs `action` on every rank's engine at the same point of the schedule, unless a rank passes an error as `mine`.
   // Returns when the action has run here. If this rank passed an error, the result is that error. If only another rank
-  // did, the result says so.
+  // did, the result is an error that refers to that rank.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
 
   World world_;

@@ -61,8 +61,8 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
   return overdue;
 }
 
-// The poll is level-triggered. If a listener were watched while nobody may come in, it would wake its owner again and
-// again.
+// The poll is level-triggered: if a listener were watched while no connection may be accepted, it would wake its owner
+// again and again.
 void FrontDoor::set_open(bool open) {
   if (open == is_open_) return;
   is_open_ = open;

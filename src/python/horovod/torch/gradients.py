@@ -52,7 +52,9 @@ class Gradients:
         self._groups = []
         self._parameters = []  # all parameters, in the order of the optimizer's groups
         self._unhooked = []
-        self._lacking = None  # gradients that this rank lacked when it closed the round, until it hears of the others'
+        # Gradients that this rank lacked when it closed the round. None before that, and once it knows which gradients
+        # the other ranks have.
+        self._lacking = None
         self._filled = []  # gradients that only other ranks have
         self.failures = []  # failures of gradients that were used early
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
