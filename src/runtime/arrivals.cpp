@@ -13,7 +13,7 @@ void Arrivals::give(SlotId slot, ProcessSetId set, const Electorate& electorate,
   it.is_transient = is_transient;
   it.is_given = true;
   it.arrived.clear();
-  it.is_complete = true;  // complete by ballots
+  it.is_complete = true;  // for the first batch the ballots of all members take the place of arrivals
 }
 
 bool Arrivals::become_complete(SlotId slot) {

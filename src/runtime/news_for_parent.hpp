@@ -36,7 +36,8 @@ class NewsForParent {
   bool write(Buffer& frame, const PositionItem& position, const Ballots& ballots);
 
  private:
-  // The coordinator has 1024 spare slots. With this limit it hears of freed slots long before the spare slots run out.
+  // The coordinator has 1024 spare slots. With this limit it learns which slots are free long before the spare ones run
+  // out.
   static constexpr std::uint64_t most_in_doubt = 64;
 
   std::vector<SlotId> arrivals_;

@@ -85,7 +85,9 @@ class Runtime {
   // Returns true if the calling thread should leave its loop. The answer is the same at the same step on all ranks of
   // the set. `number` is the set's number as users know it.
   Result<bool> should_stop(int number);
-  void wish_stop_point(StopCause cause, std::string reason) { engine_->stop_point().wish(cause, std::move(reason)); }
+  void request_stop_point(StopCause cause, std::string reason) {
+    engine_->stop_point().request(cause, std::move(reason));
+  }
   const StopPoint* stop_point() const { return engine_->stop_point().get(); }
   // Returns null if this rank has no device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }

@@ -116,8 +116,8 @@ class Job {
     if (input && !host_of_first_rank().channel.closed()) host_of_first_rank().channel.send(*input);
   }
 
-  // One hear() for each kind of report of the agents.
-  void hear(HostLink&, const Ready&) {}  // HostLink::note() has seen this and the next two
+  // One hear() for each kind of report of the agents. HostLink::note() handles the first three.
+  void hear(HostLink&, const Ready&) {}
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
@@ -180,7 +180,7 @@ class Job {
     end(SIGTERM);
   }
 
-  // Only the first wish for the end counts.
+  // Only the first request for the end counts.
   void end(int signal) {
     state_ = State::ending;
     ending_.begin(signal);
@@ -191,8 +191,8 @@ class Job {
     for (AbortRequest& request : wire_up()->serve()) {
       if (!ranks_.has(request.rank)) continue;
       const HostLink& host = hosts_[options_.placements[static_cast<std::size_t>(request.rank.value)].host_index];
-      fail(host,
-           failure_by_wish(request.rank, ranks_.process_of(request.rank), request.status, std::move(request.reason)));
+      fail(host, failure_by_request(request.rank, ranks_.process_of(request.rank), request.status,
+                                    std::move(request.reason)));
     }
   }
 
@@ -229,7 +229,7 @@ class Job {
     if (first) fail(host, failure_by_loss(*first, ranks_.process_of(*first), why));
   }
 
-  // Signals and other wishes of the user.
+  // Signals, and how the user ends the job.
   void read_signals() {
     while (auto event = signals_ ? signals_->next() : std::nullopt) {
       switch (event->signal) {
@@ -301,7 +301,7 @@ class Job {
 
   const JobOptions& options_;
   Environment environment_;
-  std::vector<std::string> notices_;  // messages from before there was a console
+  std::vector<std::string> notices_;  // messages to print as soon as there is a console
   SessionFolder folder_;
   Console console_;
   std::optional<posix::SignalReader> signals_;
