@@ -112,7 +112,7 @@ TEST_F(RoundTrip, refuses_a_state_that_cannot_be_written) {
       {{{"model", "", Group{}}}, "no path"},
       {{{"/a//b", "", Group{}}}, "no path"},
       {{{"/a", "", Group{}}, {"/a", "", true}}, "twice"},
-      {{{"/a/b", "", true}}, "not there"},
+      {{{"/a/b", "", true}}, "missing"},
       {{{"/a", "", true}, {"/a/b", "", true}}, "no group"},
       {{{"/kind", "", true}}, "escape"},
       {{{"/t", "", Tensor{"float33", {1}, floats_.data(), ""}}}, "float33"},

@@ -23,7 +23,7 @@ Status FrontDoor::open(posix::WatchList& events, std::vector<int> listeners, std
   most_ = most;
   patience_ = patience;
   clock_ = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!clock_) return system_error("timerfd_create", errno);
+  if (!clock_) return system_error("cannot limit the time of new connections (timerfd_create)", errno);
   HVD_RETURN_IF_ERROR(events.add(clock_.get(), of_clock));
   for (int listener : listeners_) HVD_RETURN_IF_ERROR(events.add(listener, of_listeners));
   return {};

@@ -56,7 +56,8 @@ Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t by
   if (outcome != 0) {
     int reason = errno;
     if (reason == ENOSPC || reason == ENOMEM) return too_little(label, bytes, "the kernel has no more pages");
-    if (reason != EOPNOTSUPP) return system_error("fallocate of " + std::to_string(bytes) + " bytes", reason);
+    if (reason != EOPNOTSUPP)
+      return system_error("fallocate of " + std::to_string(bytes) + " bytes of shared memory", reason);
   }
   // Seals the file, so that nobody can shrink it while it is in use. Shrinking would cause a SIGBUS.
   ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
