@@ -114,7 +114,7 @@ TEST_F(RoundTrip, refuses_a_state_that_cannot_be_written) {
       {{{"/a", "", Group{}}, {"/a", "", true}}, "twice"},
       {{{"/a/b", "", true}}, "missing"},
       {{{"/a", "", true}, {"/a/b", "", true}}, "no group"},
-      {{{"/kind", "", true}}, "escape"},
+      {{{"/kind", "", true}}, "reserved"},
       {{{"/t", "", Tensor{"float33", {1}, floats_.data(), ""}}}, "float33"},
       {{{"/t", "", Tensor{"float32", {-1}, floats_.data(), ""}}}, "-1"},
       {{{"/t", "", Tensor{"float32", {1ll << 40, 1ll << 40}, floats_.data(), ""}}}, "2^63"},

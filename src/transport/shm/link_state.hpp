@@ -82,7 +82,7 @@ struct LinkState {
 
   std::optional<Error> aborted;
 
-  // True if data that other seats will read but not write should be stored past the caches. Measured on AMD's Zen 4: a
+  // True if data that other seats will read but not write should be stored without the caches. Measured on AMD's Zen 4: a
   // store to a line that another core has read takes 27 ns, and such stores do not overlap (2.3 GB/s). Stores past the
   // caches reach 30 GB/s, and the others read the data as fast as before. Intel's processors are faster with plain
   // stores, which stay in the shared cache.
