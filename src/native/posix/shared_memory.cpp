@@ -34,7 +34,7 @@ Result<void*> map_pages(int descriptor, std::size_t bytes, std::string_view labe
 
 Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t bytes) {
   SharedMemory memory;
-  if (bytes == 0) return Error(ErrorCode::invalid_argument, "shared memory of 0 bytes was asked for");
+  if (bytes == 0) return Error(ErrorCode::invalid_argument, "expected at least 1 byte of shared memory, found 0");
   // The available memory is checked before a page is touched: beyond a control group's limit the kernel kills the
   // process and reports no error.
   AvailableMemory available = available_memory();
