@@ -16,8 +16,8 @@ class Arrivals {
   std::size_t size() const { return slots_.size(); }
   bool has(SlotId slot) const { return slot.value >= 0 && static_cast<std::size_t>(slot.value) < slots_.size(); }
 
-  // The slot now stands for an operation of this set, whose first batch follows. `electorate` must outlive the use of
-  // the slot. The slot of a transient operation is evicted with its batch.
+  // Called when the slot is given to an operation of this set, whose first batch follows. `electorate` must outlive the
+  // use of the slot. The slot of a transient operation is evicted with its batch.
   void give(SlotId slot, ProcessSetId set, const Electorate& electorate, bool is_transient);
   void evict(SlotId slot) { at(slot).is_given = false; }
   ProcessSetId set_of(SlotId slot) const { return at(slot).set; }

@@ -71,7 +71,7 @@ class Coordinator {
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
   void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
-  // Every rank has read this many records.
+  // Called when every rank has read this number of records.
   void read_by_all(std::uint64_t records);
 
   // True if ops that all members have agreed on wait for a free slot, until all ranks have read more records.

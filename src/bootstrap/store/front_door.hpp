@@ -24,7 +24,7 @@ class FrontDoor {
   static constexpr std::uint64_t of_listeners = 0, of_clock = 1;
   static constexpr std::size_t spare_places = 128;  // room for connections of processes that are not ranks
 
-  // The listeners belong to the owner and must stay open as long as the door exists.
+  // The listeners belong to the owner and must stay open as long as this object exists.
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
               std::chrono::milliseconds patience);
 

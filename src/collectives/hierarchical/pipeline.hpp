@@ -39,7 +39,7 @@ class Pipeline {
   // Steps the running stages until another stage may start, and returns that stage. Returns nothing while all stages
   // wait, and after the end. The caller answers every turn by started() before the next call.
   std::optional<Turn> next();
-  // The task has been restarted. A null task means that this rank has no part in this stage.
+  // Called when the task of this turn has been restarted. A null task means that this rank has no part in this stage.
   void started(const Turn& turn, Task* task);
 
   Progress progress() const;
