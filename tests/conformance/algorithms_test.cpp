@@ -360,7 +360,7 @@ TEST_P(SeveralNodes, verbs_without_stages_give_what_the_reference_gives) {
 }
 
 #if !HVD_SANITIZED  // the test would take too long under this sanitizer
-TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_lanes) {
+TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_tracks) {
   for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter}) {
     bool is_by_seat = verb == Verb::allgather || verb == Verb::reduce_scatter;
     std::int64_t chunk = (256 << 10) / 8 * ranks.team(0).rails * (is_by_seat ? ranks.team(0).nodes : 1);
