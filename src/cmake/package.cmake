@@ -1,6 +1,5 @@
 # Installs the core library, its headers, and the files by which pkg-config and CMake find them. In a wheel all of this
-# is in the Python package, and python/ has the rules for that. plugins.cmake has the rules for the
-# plugins.
+# is in the Python package, and python/ has the rules for that. plugins.cmake has the rules for the plugins.
 if(NOT TARGET horovod)
   return()
 endif()
