@@ -5,8 +5,8 @@
 //   %if name    … %end     these lines only if there is a value; %if not name: only if there is none
 //   %each name  … %end     these lines once for every value of the list, which is {{it}} inside
 //
-// The build has replaced "%include NAME" by templates/parts/NAME.sh before. Values are put in as they are: whoever
-// fills in a template quotes what a shell will read.
+// The build has replaced "%include NAME" by templates/parts/NAME.sh before. Values are put in as they are: the
+// caller must quote what a shell will read.
 #include <map>
 #include <string>
 #include <string_view>

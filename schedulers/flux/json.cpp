@@ -17,9 +17,9 @@ class Reader {
     bool is_whole = read(value, 0);
     skip_blanks();
     if (is_whole && rest_.empty()) return value;
-    return Error(ErrorCode::invalid_argument,
-                 "expected JSON, found something else at byte " + std::to_string(all_.size() - rest_.size()) +
-                     ": is the text cut off?");
+    return Error(ErrorCode::invalid_argument, "expected JSON, found something else at byte " +
+                                                  std::to_string(all_.size() - rest_.size()) +
+                                                  ": is the text cut off?");
   }
 
  private:

@@ -123,7 +123,7 @@ hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index
     return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
                                                  " bytes; room was given for " + std::to_string(bytes));
   if (result->device != hvd::DeviceKind::host)
-    return fail(ErrorCode::unsupported, std::string("the result lies in ") + name_of(result->device) +
+    return fail(ErrorCode::unsupported, std::string("the result is in ") + name_of(result->device) +
                                             " memory; take it over (hvd_result_take), and copy it on a stream");
   if (bytes > 0) std::memcpy(destination, result->data.data(), bytes);
   return HVD_OK;

@@ -103,7 +103,7 @@ hvd_status check_splits(const hvd_start_arguments& use, const hvd::runtime::Oper
                  std::to_string(use.first_dimension));
 }
 
-// Refuses an output that shares a part of the input's memory. Results there would depend on who is first.
+// Refuses an output that shares a part of the input's memory. Results there would depend on which rank is first.
 hvd_status check_overlap(const hvd_start_arguments& use, const hvd::runtime::Operation& operation,
                          const Runtime& runtime) {
   const auto in = reinterpret_cast<std::uintptr_t>(use.input), out = reinterpret_cast<std::uintptr_t>(use.output);
@@ -186,7 +186,7 @@ hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* descripti
   if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
   if (const auto* device = runtime->runtime->device(signature.device);
       device && device->ordinal() != given.device_ordinal)
-    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' lies on " + name_of(signature.device) +
+    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' is on " + name_of(signature.device) +
                                                  " device " + std::to_string(given.device_ordinal) +
                                                  "; the device of this rank is " + std::to_string(device->ordinal()) +
                                                  ": keep its tensors there (torch.cuda.set_device)");

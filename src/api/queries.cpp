@@ -1,4 +1,4 @@
-// The C functions that tell something: of the rank, the library, its settings and its counters; and what failed last.
+// The C functions that return facts about the rank, the library, its settings and counters, and the last error.
 #include <cstdint>
 #include <cstring>
 #include <utility>

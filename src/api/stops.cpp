@@ -82,7 +82,7 @@ Status listen_for_stops(runtime::Runtime& runtime, const Environment& environmen
   }
   watch.load()->add(
       &runtime, runtime.world().rank == Rank{0},
-      [raw = &runtime](StopCause cause, const std::string& reason) { raw->wish_stop_point(cause, reason); });
+      [raw = &runtime](StopCause cause, const std::string& reason) { raw->request_stop_point(cause, reason); });
   if (environment.get("HOROVOD_STOP_SIGNALS").value_or("").empty()) return {};
   return start_watch() == HVD_OK ? Status() : Status(Error(ErrorCode::system, last_error()));
 }
@@ -117,7 +117,7 @@ hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason) {
   constexpr std::size_t most_bytes = 1000;  // the reason travels as one request, whose size is limited
   std::string text = reason == nullptr ? "the program asked for it" : reason;
   if (text.size() > most_bytes) text.resize(most_bytes);
-  runtime->runtime->wish_stop_point(hvd::runtime::StopCause::program, std::move(text));
+  runtime->runtime->request_stop_point(hvd::runtime::StopCause::program, std::move(text));
   return HVD_OK;
 }
 

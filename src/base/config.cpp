@@ -91,14 +91,14 @@ constexpr std::monostate nowhere;
 //
 // clang-format off
 constexpr Row rows[] = {
-    // What the runtime goes by.
+    // Settings that have an effect on a job.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1", "no effect: a tensor never waits for a clock here"},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
     {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "the operations of a group are fused with each other alone", flag_at<&Config::disable_group_fusion>, equal},
     {"HOROVOD_STALL_CHECK_DISABLE", flag, "0", "do not report tensors that some ranks never submit", flag_at<&Config::stall_check_disable>},
-    {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long ranks may miss before a tensor is reported; 0: never", decimal_at<&Config::stall_check_time_s>},
-    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long ranks may miss before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", seconds, "60", "how long a tensor waits for missing ranks before it is reported; 0: never", decimal_at<&Config::stall_check_time_s>},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long a tensor waits for missing ranks before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
     {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
     {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
@@ -125,16 +125,16 @@ constexpr Row rows[] = {
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
     {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
-    {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation lies, for build scripts"},
+    {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation is, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
-    {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun lies on other hosts; default: where it lies on this one"},
+    {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun is on other hosts; default: where it is on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
     {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
-    // What launchers tell the ranks.
+    // Set by launchers for the ranks.
     {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
     {"HOROVOD_SIZE", positive, "", "set by the launcher: number of ranks"},
     {"HOROVOD_LOCAL_RANK", count, "", "set by the launcher: rank among those of this node"},
@@ -170,7 +170,7 @@ constexpr Row rows[] = {
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
-    // Accepted from Horovod so that scripts run unchanged: this system decides by itself, or has no such part.
+    // Known from Horovod and accepted, so that scripts run unchanged: most of these have no effect, because this library decides by itself or has no such part.
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
@@ -393,10 +393,10 @@ bool means_the_same(std::string_view name, std::string_view one, std::string_vie
   return false;
 }
 
-MpiWish mpi_wish(const Config& config) {
-  if (config.mpi == "none") return {MpiWish::When::never, "HOROVOD_MPI=none"};
-  if (!config.mpi.empty()) return {MpiWish::When::always, "HOROVOD_MPI=" + config.mpi};
-  if (config.cpu_operations == "gloo") return {MpiWish::When::never, "HOROVOD_CPU_OPERATIONS=gloo"};
+MpiUse mpi_use(const Config& config) {
+  if (config.mpi == "none") return {MpiUse::When::never, "HOROVOD_MPI=none"};
+  if (!config.mpi.empty()) return {MpiUse::When::always, "HOROVOD_MPI=" + config.mpi};
+  if (config.cpu_operations == "gloo") return {MpiUse::When::never, "HOROVOD_CPU_OPERATIONS=gloo"};
   return {};
 }
 

@@ -68,12 +68,12 @@ inline Deadline start_deadline(const Config& config) {
 }
 
 // The user's decision whether tensors may travel over an MPI.
-struct MpiWish {
+struct MpiUse {
   enum class When { never, between_nodes, always };
   When when = When::between_nodes;
   std::string why;  // the setting that decided, "HOROVOD_MPI=none"; empty if none did
 };
-MpiWish mpi_wish(const Config& config);
+MpiUse mpi_use(const Config& config);
 
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);

@@ -72,28 +72,28 @@ HVD_WITH_INSTRUCTION inline std::uint32_t with_byte(std::uint32_t crc, unsigned 
 #endif
 
 #if defined(HVD_WITH_INSTRUCTION)
-// A processor sums one word in the time in which it can begin three. Therefore three lanes of this length are summed at
-// once, and the remainder of each is carried over the lanes behind it.
-constexpr std::size_t lane_bytes = 1024;
+// A processor sums one word in the time in which it can begin three. Therefore three stretches of this length are
+// summed at once, and the remainder of each is carried over the stretches behind it.
+constexpr std::size_t stretch_bytes = 1024;
 
-using LaneTables = std::array<std::array<std::uint32_t, 256>, 4>;
+using StretchTables = std::array<std::array<std::uint32_t, 256>, 4>;
 
-// lane_tables[k][b] is what a lane of zeros makes of a remainder whose byte k is b and whose other bytes are 0.
-constexpr LaneTables make_lane_tables() {
-  LaneTables result{};
+// stretch_tables[k][b] is what a stretch of zeros makes of a remainder whose byte k is b and whose other bytes are 0.
+constexpr StretchTables make_stretch_tables() {
+  StretchTables result{};
   for (std::size_t bit = 0; bit < 32; ++bit) {
     std::uint32_t remainder = 1u << bit;
-    for (std::size_t i = 0; i < lane_bytes; ++i) remainder = (remainder >> 8) ^ tables[0][remainder & 0xff];
+    for (std::size_t i = 0; i < stretch_bytes; ++i) remainder = (remainder >> 8) ^ tables[0][remainder & 0xff];
     for (std::size_t byte = 0; byte < 256; ++byte)
       if ((byte >> (bit % 8) & 1) != 0) result[bit / 8][byte] ^= remainder;
   }
   return result;
 }
-constexpr LaneTables lane_tables = make_lane_tables();
+constexpr StretchTables stretch_tables = make_stretch_tables();
 
-std::uint32_t over_a_lane(std::uint32_t crc) noexcept {
-  return lane_tables[0][crc & 0xff] ^ lane_tables[1][(crc >> 8) & 0xff] ^ lane_tables[2][(crc >> 16) & 0xff] ^
-         lane_tables[3][crc >> 24];
+std::uint32_t over_a_stretch(std::uint32_t crc) noexcept {
+  return stretch_tables[0][crc & 0xff] ^ stretch_tables[1][(crc >> 8) & 0xff] ^ stretch_tables[2][(crc >> 16) & 0xff] ^
+         stretch_tables[3][crc >> 24];
 }
 
 std::uint64_t word_at(const unsigned char* at) noexcept {
@@ -104,15 +104,15 @@ std::uint64_t word_at(const unsigned char* at) noexcept {
 
 HVD_WITH_INSTRUCTION std::uint32_t by_instruction(const unsigned char* at, std::size_t size,
                                                   std::uint32_t crc) noexcept {
-  for (; size >= 3 * lane_bytes; at += 3 * lane_bytes, size -= 3 * lane_bytes) {
+  for (; size >= 3 * stretch_bytes; at += 3 * stretch_bytes, size -= 3 * stretch_bytes) {
     std::uint32_t second = 0;
     std::uint32_t third = 0;
-    for (std::size_t i = 0; i < lane_bytes; i += 8) {
+    for (std::size_t i = 0; i < stretch_bytes; i += 8) {
       crc = with_word(crc, word_at(at + i));
-      second = with_word(second, word_at(at + lane_bytes + i));
-      third = with_word(third, word_at(at + 2 * lane_bytes + i));
+      second = with_word(second, word_at(at + stretch_bytes + i));
+      third = with_word(third, word_at(at + 2 * stretch_bytes + i));
     }
-    crc = over_a_lane(over_a_lane(crc) ^ second) ^ third;
+    crc = over_a_stretch(over_a_stretch(crc) ^ second) ^ third;
   }
   for (; size >= 8; at += 8, size -= 8) crc = with_word(crc, word_at(at));
   for (; size > 0; ++at, --size) crc = with_byte(crc, *at);

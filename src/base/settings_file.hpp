@@ -24,7 +24,7 @@ std::span<const FileKey> file_keys();
 const FileKey* file_key(std::string_view key);  // null if no key has this name
 const FileKey* file_key_of(std::string_view variable);
 
-// Why this variable cannot stand in a file, as those that launchers set; empty if it can.
+// Returns why this variable cannot be set in a file, for example because launchers set it. Empty if it can.
 std::string why_not_in_a_file(const std::string& variable);
 
 struct FileValue {

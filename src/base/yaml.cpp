@@ -95,7 +95,7 @@ class Reader {
     if (line[indent] == '\t') return wrong(number, "indents with a tab: use blanks");
     if (kind_ == YamlKind::list && is_item(content)) return add(outer_, content.substr(1), number), Status();
     if (indent == 0) return begin(content, number);
-    if (outer_.empty()) return wrong(number, "is indented, but no section stands above it");
+    if (outer_.empty()) return wrong(number, "is indented, but there is no section above it");
     switch (kind_) {
       case YamlKind::unknown: return {};
       case YamlKind::value: return add_below(content);

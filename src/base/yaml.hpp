@@ -18,7 +18,7 @@ struct YamlEntry {
   bool has_keys_below = false;  // true if keys or items of a list are below the key
 };
 
-// What stands below a key that is not indented: the caller tells it for every such key.
+// What is below a key that is not indented. The caller tells it for every such key.
 enum class YamlKind { unknown, value, section, list };
 
 // Reads the text. If it has a mistake, the error names the file and the line, what was expected and what was found.

@@ -103,10 +103,12 @@ Status check(const State& state) {
       return invalid("\"" + entry.path + "\" is no path: expected /names/separated/by.slashes");
     std::string_view last = last_part_of(path);
     if (last == "." || last == ".." || last.size() > longest_name || (is_reserved(last) && path.size() > 1))
-      return invalid("\"" + entry.path + "\": the last name cannot be used as it is; write it as escape() does");
+      return invalid("\"" + entry.path +
+                     "\": the last name is reserved or too long; write a character of it as % and two hexadecimal "
+                     "digits, or choose a shorter one");
     if (const auto* text = std::get_if<std::string>(&entry.content); text != nullptr && text->find('\0') != text->npos)
       return invalid("\"" + entry.path + "\" is a text with a zero byte in it; write it as bytes (uint8)");
-    if (!known.emplace(path, &entry).second) return invalid("\"" + entry.path + "\" is there twice");
+    if (!known.emplace(path, &entry).second) return invalid("\"" + entry.path + "\" appears twice");
     if (const auto* tensor = std::get_if<Tensor>(&entry.content)) {
       auto bytes = bytes_of(*tensor);
       if (!bytes) return invalid("\"" + entry.path + "\": " + bytes.error().message);
@@ -118,8 +120,8 @@ Status check(const State& state) {
     auto around = known.find(parent_of(entry.path));
     if (around == known.end() && parent_of(entry.path) == "/") continue;
     if (around == known.end() || !std::holds_alternative<Group>(around->second->content))
-      return invalid("\"" + entry.path + "\" lies in \"" + std::string(parent_of(entry.path)) + "\", which is " +
-                     (around == known.end() ? "not there" : "no group"));
+      return invalid("\"" + entry.path + "\" is in \"" + std::string(parent_of(entry.path)) + "\", which is " +
+                     (around == known.end() ? "missing" : "no group"));
   }
   return {};
 }

@@ -36,7 +36,8 @@ class FileWriter {
   // Writes everything after the header, and returns the offset at which it ends.
   Result<std::uint64_t> write_and_sum() {
     struct stat about {};
-    if (::fstat(file_.descriptor(), &about) != 0) return system_error("fstat", errno);
+    if (::fstat(file_.descriptor(), &about) != 0)
+      return system_error("the size of " + file_.temporary_path() + " cannot be read", errno);
     auto end = static_cast<std::uint64_t>(about.st_size);
     std::uint64_t at = header_bytes;
     for (const Extent& extent : extents_) {

@@ -1,5 +1,5 @@
-# Installs the core library, its headers, horovodrun, and the files by which pkg-config and CMake find them. In a wheel
-# all of this lies in the Python package, and python/ has the rules for that. plugins.cmake has the rules for the
+# Installs the core library, its headers, and the files by which pkg-config and CMake find them. In a wheel all of this
+# is in the Python package, and python/ has the rules for that. plugins.cmake has the rules for the
 # plugins.
 if(NOT TARGET horovod)
   return()
@@ -23,10 +23,6 @@ file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/api/horovod
 install(FILES ${public_headers} DESTINATION ${headers})
 install(TARGETS horovod EXPORT HorovodTargets LIBRARY DESTINATION ${libraries} ${symbolic_link}
         INCLUDES DESTINATION ${headers})
-if(TARGET horovodrun AND NOT SKBUILD)
-  install(TARGETS horovodrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-
 install(EXPORT HorovodTargets NAMESPACE Horovod:: DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/HorovodConfig.cmake.in ${PROJECT_BINARY_DIR}/HorovodConfig.cmake
                               INSTALL_DESTINATION ${package_folder})

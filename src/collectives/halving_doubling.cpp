@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t small_bytes = 8 << 10;
 
-// Writes the program of one seat. If each block belongs to a seat, a place owns the blocks of its seats. Otherwise a
-// place owns one block.
+// Writes the program of one seat. If each block belongs to a seat, a place of the pairing owns the blocks of its one or
+// two seats. Otherwise a place owns one block.
 class Writer {
  public:
   Writer(const Team& team, bool blocks_are_seats)

@@ -225,11 +225,11 @@ Result<std::vector<int>> match_ranks(const World& world, const std::vector<MpiCa
 
 bool MpiPeers::is_wanted(const World& world, const Config& config, bool has_base) {
   if (world.size() == 1) return false;
-  MpiWish wish = mpi_wish(config);
-  bool never = wish.when == MpiWish::When::never;
-  if (!never && (wish.when == MpiWish::When::always || has_base || !is_on_one_node(world))) return true;
+  MpiUse use = mpi_use(config);
+  bool never = use.when == MpiUse::When::never;
+  if (!never && (use.when == MpiUse::When::always || has_base || !is_on_one_node(world))) return true;
   if (world.rank == Rank{0})
-    log::info("the ranks communicate without MPI: " + (never ? wish.why : "they are all on one node"));
+    log::info("the ranks communicate without MPI: " + (never ? use.why : "they are all on one node"));
   return false;
 }
 

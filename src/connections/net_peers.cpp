@@ -147,8 +147,10 @@ NetPeers::~NetPeers() {
 
 Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std::string_view name) {
   if (peer == state_->world.rank || peer.value < 0 || peer.value >= state_->world.size()) {
-    return Error(ErrorCode::invalid_argument, "a TCP connection of rank " + std::to_string(state_->world.rank.value) +
-                                                  " to rank " + std::to_string(peer.value) + " was asked for");
+    return Error(ErrorCode::invalid_argument, "rank " + std::to_string(state_->world.rank.value) +
+                                                  " cannot have a TCP connection to rank " +
+                                                  std::to_string(peer.value) + ": expected another rank, from 0 to " +
+                                                  std::to_string(state_->world.size() - 1));
   }
   Key key{peer, sha256(as_bytes(name))};
   std::unique_lock lock(state_->mutex);

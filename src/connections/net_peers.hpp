@@ -63,7 +63,8 @@ class NetPeers {
   // Sets the word that is posted when a connection was made or failed, and by arm(). After the call the previous word
   // is not touched.
   void set_wake(posix::WaitWord* wake);
-  // The engine is about to sleep. The wake word is posted once when the socket can be read (or, if asked for, written).
+  // Called before the engine sleeps. The wake word is posted once when the socket can be read (or written, if asked
+  // for).
   void arm(int socket, bool also_writable);
   // Call this before a connection is closed, even if it was never armed.
   void disarm(int socket);

@@ -87,7 +87,7 @@ Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Gro
                                                    Deadline deadline) {
   auto state = std::make_unique<State>();
   state->poked = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!state->poked) return system_error("eventfd", errno);
+  if (!state->poked) return system_error("cannot watch the ranks of this node (eventfd)", errno);
   auto connections = shake_hands(world, node, listener.take(), deadline);
   if (!connections) return std::move(connections.error());
   for (std::size_t seat = 0; seat < connections->size(); ++seat) {

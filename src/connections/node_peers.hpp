@@ -56,8 +56,8 @@ class NodePeers {
   // Sets a function that the watcher's thread calls once per lost peer: the peer's process has ended or closed its
   // sockets. Peers that were lost before this call are reported too.
   void on_lost(std::function<void(Rank)> callback);
-  // The job ends by agreement: from now on no peer is reported, and the peers are told not to report this rank. (A
-  // Runtime uses NodeBoard::leave() instead.)
+  // Called when the job ends by agreement. From now on no peer is reported, and the peers are told not to report this
+  // rank. (A Runtime uses NodeBoard::leave() instead.)
   void leave();
 
  private:

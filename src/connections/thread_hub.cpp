@@ -140,7 +140,7 @@ ThreadHub::Taken ThreadHub::take(Line& line, Seat me, Seat from, Channel channel
   if (letter->polls_left > 0) {
     --letter->polls_left;
     lock.unlock();
-    wake(line.ranks[seat]);  // a receiver that sleeps between its polls must be woken until the last one
+    wake(line.ranks[seat]);  // the receiver must poll again, and may be about to sleep
     return Taken::not_here;
   }
   mailbox.letters.erase(found);

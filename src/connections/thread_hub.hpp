@@ -42,7 +42,7 @@ class ThreadHub {
   // From now on every message arrives after a random number of polls from 0 to `longest_polls`, so messages overtake
   // each other.
   void delay_randomly(std::uint64_t seed, int longest_polls);
-  // The next messages are lost, and their sender does not notice.
+  // Loses the next messages. Their sender does not notice.
   void drop_next(Rank from, Rank to, int messages);
   // From now on no message comes from the rank or goes to it. All that share a link with it are told.
   void kill(Rank rank);
@@ -82,9 +82,9 @@ class ThreadHub {
   // Copies the oldest matching letter. If the result is wrong_size, the letter is dropped, and `actual_bytes` is its
   // size.
   Taken take(Line& line, Seat me, Seat from, Channel channel, Bytes into, std::size_t& actual_bytes);
-  // After the call nobody reads the letter's bytes. If a receiver is copying them, the call waits for it.
+  // Takes the letter back: after the call no receiver reads its bytes. If one is copying them, the call waits for it.
   void withdraw(Line& line, Seat to, Letter& letter);
-  // The seat's link has ended. Called once. All that share the line are woken and get the reason.
+  // Called once, when the seat's link has ended. All seats that share the line are woken and get the reason.
   void close(Line& line, Seat me, std::string why);
 
  private:

@@ -188,7 +188,7 @@ std::optional<int> preflight(const Flags& flags, const Environment& environment,
   const std::string mode = flags.get("preflight");
   if (mode.empty()) return std::nullopt;
   if (mode != "before" && mode != "only" && mode != "json")
-    return complain("--preflight stands alone, or is =only or =json, not '" + mode + "'", usage_error, "HVD1001");
+    return complain("--preflight has no value, or is =only or =json, not '" + mode + "'", usage_error, "HVD1001");
   const bool is_before = mode == "before";
   if (is_before && flags.command.empty())
     return complain("the command is missing; to check and start nothing: --preflight=only", usage_error, "HVD1001");

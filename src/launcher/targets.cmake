@@ -1,4 +1,10 @@
 # Builds a library of horovodrun's parts, which tests use, too, and the program horovodrun.
+set(HVD_HOROVODRUN "" CACHE FILEPATH "A horovodrun of another build, to start the ranks in tests; else one is built")
+if(HVD_HOROVODRUN)
+  add_executable(horovodrun IMPORTED GLOBAL)
+  set_target_properties(horovodrun PROPERTIES IMPORTED_LOCATION ${HVD_HOROVODRUN})
+  return()
+endif()
 file(GLOB_RECURSE launcher_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 list(REMOVE_ITEM launcher_sources ${CMAKE_CURRENT_LIST_DIR}/horovodrun.cpp)
 add_library(hvd_launcher STATIC ${launcher_sources})

@@ -7,37 +7,21 @@
 
 namespace hvd::runtime {
 
-namespace {
-
-// A frame is a sequence of items. Each item begins with one of these numbers.
-enum class Item : std::uint8_t { position, arrivals, opened, ballot, request, record, lost, question, answer };
-
-// The coordinator has 1024 spare slots. With this limit it hears of freed slots long before the spare slots run out.
-constexpr std::uint64_t most_slots_in_doubt = 64;
-
-Error broken_frame() {
-  return {ErrorCode::mismatch,
-          "a message of the agreement between nodes is broken; do all nodes run the same release?"};
-}
-
-}  // namespace
-
 NodeAgreement::NodeAgreement(Settings settings, AgreementEffects& effects)
     : settings_(std::move(settings)),
       effects_(effects),
       sets_(settings_.world_size),
       electorates_({settings_.ranks, settings_.children, settings_.child_above, settings_.world_size}),
       ballots_(static_cast<int>(settings_.ranks.size()) + settings_.children),
-      slots_(static_cast<std::size_t>(settings_.coordinator.slots)),
+      arrivals_(settings_.coordinator.slots, settings_.children),
       children_(static_cast<std::size_t>(settings_.children)),
+      news_(arrivals_.size()),
       missing_(ballots_, settings_.children) {
-  for (Slot& slot : slots_) slot.arrived = Subtrees(settings_.children);
   for (const std::vector<Rank>& ranks : settings_.sets) sets_.add(ranks);
   for (const auto& [id, set] : sets_.all()) elect(set);
   if (settings_.is_root)
     coordinator_ =
         std::make_unique<Coordinator>(settings_.coordinator, sets_, [this](const Record& it) { decided(it); });
-  outgoing_.reserve(slots_.size());
 }
 
 // Sets which ranks and subtrees have a say about the set from now on. Passes on what becomes complete by the change.
@@ -61,13 +45,7 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
 
 // Sends a request to the parent if the coordinator is on another node.
 void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
-  if (!coordinator_) {
-    ByteWriter writer(requests_up_);
-    writer.put(Item::request);
-    writer.put(from);
-    writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    return;
-  }
+  if (!coordinator_) return news_.add(RequestItem{from, bytes});
   std::visit(Overloaded{[](const OpRequest&) {},
                         [&](const JoinRequest& it) {
                           coordinator_->join(from, it.is_idle);
@@ -94,7 +72,7 @@ bool NodeAgreement::is_void(int voter, OpNameView name, std::uint64_t seen) cons
 void NodeAgreement::open(OpNameView name) {
   if (!ballots_.open(name)) return;
   if (coordinator_) coordinator_->contest(name);
-  else opened_.emplace_back(name);
+  else news_.add_opened(name);
 }
 
 void NodeAgreement::vote(int voter, OpNameView name, Opinions opinions) {
@@ -104,7 +82,7 @@ void NodeAgreement::vote(int voter, OpNameView name, Opinions opinions) {
 // Handles a name for which all that have a say on this subtree have voted.
 void NodeAgreement::voted(OpNameView name, const Opinions& opinions) {
   if (coordinator_) decide(name, opinions);
-  else pass_on_ballot(name, opinions);
+  else news_.add(BallotItem{name, records_, opinions});
 }
 
 void NodeAgreement::decide(OpNameView name, const Opinions& opinions) {
@@ -115,43 +93,27 @@ void NodeAgreement::decide(OpNameView name, const Opinions& opinions) {
   else coordinator_->agreed(name, first.signature);
 }
 
-void NodeAgreement::pass_on_ballot(OpNameView name, const Opinions& opinions) {
-  ByteWriter writer(requests_up_);
-  writer.put(Item::ballot);
-  write(writer, name);
-  writer.put(records_);
-  writer.put(static_cast<std::uint32_t>(opinions.size()));
-  for (const Opinion& it : opinions) {
-    writer.put(it.rank);
-    it.signature.write(writer);
-  }
-}
-
 void NodeAgreement::node_arrived(SlotId slot) {
   arrived(slot, Subtrees::own_node);
 }
 
 void NodeAgreement::arrived(SlotId slot, int part) {
-  at(slot).arrived.add(part);
-  complete_if_all_arrived(slot);
+  arrivals_.add(slot, part);
+  pass_on_if_complete(slot);
 }
 
-void NodeAgreement::complete_if_all_arrived(SlotId slot) {
-  Slot& it = at(slot);
-  if (!it.is_given || it.is_complete || it.arrived.is_empty()) return;
-  if (!it.arrived.has_all_of(it.electorate->subtrees)) return;
-  it.is_complete = true;
-  if (coordinator_) return coordinator_->all_arrived(slot);
-  it.is_outgoing = true;
-  outgoing_.push_back(slot);
+void NodeAgreement::pass_on_if_complete(SlotId slot) {
+  if (!arrivals_.become_complete(slot)) return;
+  if (coordinator_) coordinator_->all_arrived(slot);
+  else news_.add_arrival(slot);
 }
 
 // Takes new joins into account: what waited only for the joined ranks is now complete.
 void NodeAgreement::note_joins() {
   if (!std::exchange(joins_are_new_, false)) return;
   elect(sets_.world());
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
-    if (slots_[slot].set == global_process_set) complete_if_all_arrived(SlotId{static_cast<std::int32_t>(slot)});
+  for (SlotId slot{0}; arrivals_.has(slot); ++slot.value)
+    if (arrivals_.set_of(slot) == global_process_set) pass_on_if_complete(slot);
 }
 
 void NodeAgreement::tell_lost(Rank rank, std::string_view why) {
@@ -162,9 +124,7 @@ void NodeAgreement::tell_lost(Rank rank, std::string_view why) {
 void NodeAgreement::pass_on_lost(Neighbour except, Rank rank, std::string_view why) {
   scratch_.clear();
   ByteWriter writer(scratch_);
-  writer.put(Item::lost);
-  writer.put(rank);
-  writer.put_string(why);
+  write_item(writer, LostItem{rank, why});
   for (int child = -1; child < settings_.children; ++child) {
     if (child == except.child || (child < 0 && settings_.is_root)) continue;
     put(Neighbour{child}, scratch_);
@@ -178,138 +138,102 @@ void NodeAgreement::put(Neighbour to, const Buffer& frame) {
 
 Status NodeAgreement::receive(Neighbour from, ConstBytes frame) {
   ByteReader reader(frame);
-  std::uint64_t seen = 0;
+  Sender sender{from};
   while (!reader.at_end()) {
-    switch (reader.get<Item>()) {
-      case Item::position:
-        seen = reader.get<std::uint64_t>();
-        if (from.is_parent()) return broken_frame();
-        children_[static_cast<std::size_t>(from.child)].read = reader.get<std::uint64_t>();
-        break;
-      case Item::arrivals: {
-        auto count = reader.get<std::uint32_t>();
-        for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
-          auto slot = reader.get<SlotId>();
-          if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
-          if (from.is_parent()) return broken_frame();
-          if (at(slot).void_before <= seen) arrived(slot, Subtrees::of_child(from.child));
-        }
-        break;
-      }
-      case Item::opened: HVD_RETURN_IF_ERROR(take_opened(from, reader)); break;
-      case Item::ballot: HVD_RETURN_IF_ERROR(take_ballot(from, reader)); break;
-      case Item::request: HVD_RETURN_IF_ERROR(take_request(reader)); break;
-      case Item::record: HVD_RETURN_IF_ERROR(take_record(reader)); break;
-      case Item::lost: take_lost(from, reader); break;
-      case Item::question: HVD_RETURN_IF_ERROR(take_question(reader)); break;
-      case Item::answer: HVD_RETURN_IF_ERROR(take_answer(from, reader)); break;
-      default: return broken_frame();
-    }
-    if (!reader.ok()) return broken_frame();
+    auto item = read_item(reader, storage_);
+    if (!item) return item.error();
+    HVD_RETURN_IF_ERROR(std::visit([&](auto& it) { return take(sender, it); }, *item));
   }
   return {};
 }
 
-Status NodeAgreement::take_opened(Neighbour from, ByteReader& frame) {
-  OpNameView name = read_name(frame);
-  auto seen = frame.get<std::uint64_t>();
-  if (!frame.ok() || from.is_parent()) return broken_frame();
-  if (!is_void(voter_of(from), name, seen)) open(name);
+Status NodeAgreement::take(Sender& from, const PositionItem& item) {
+  if (from.node.is_parent()) return broken_frame();
+  from.seen = item.records;
+  children_[static_cast<std::size_t>(from.node.child)].read = item.read_by_subtree;
   return {};
 }
 
-Status NodeAgreement::take_ballot(Neighbour from, ByteReader& frame) {
-  OpNameView name = read_name(frame);
-  auto seen = frame.get<std::uint64_t>();
-  auto count = frame.get<std::uint32_t>();
-  Opinions opinions;
-  for (std::uint32_t i = 0; i < count && i < most_opinions && frame.ok(); ++i) {
-    auto rank = frame.get<Rank>();
-    opinions.push_back({rank, Signature::read(frame)});
-  }
-  int voter = voter_of(from);
-  bool is_sound = frame.ok() && count > 0 && count <= most_opinions && !from.is_parent();
-  if (!is_sound) return broken_frame();
-  if (is_void(voter, name, seen)) return {};
-  if (ballots_.has_voted(voter, name)) return broken_frame();
-  open(name);
-  effects_.heard_ballot(name, opinions.front().rank);
-  vote(voter, name, std::move(opinions));
+Status NodeAgreement::take(const Sender& from, const ArrivalsItem& item) {
+  if (from.node.is_parent() || !have_all(item.slots)) return broken_frame();
+  for (SlotId slot : item.slots)
+    if (arrivals_.counts(slot, from.seen)) arrived(slot, Subtrees::of_child(from.node.child));
   return {};
 }
 
-Status NodeAgreement::take_request(ByteReader& frame) {
-  auto from = frame.get<Rank>();
-  auto bytes = as_bytes(frame.get_string());
-  if (!frame.ok()) return broken_frame();
-  auto decoded = decode_request(bytes);
+bool NodeAgreement::have_all(std::span<const SlotId> slots) const {
+  return std::ranges::all_of(slots, [this](SlotId slot) { return arrivals_.has(slot); });
+}
+
+Status NodeAgreement::take(const Sender& from, const OpenedItem& item) {
+  if (from.node.is_parent()) return broken_frame();
+  if (!is_void(voter_of(from.node), item.name, item.seen)) open(item.name);
+  return {};
+}
+
+Status NodeAgreement::take(const Sender& from, BallotItem& item) {
+  if (from.node.is_parent() || item.opinions.empty()) return broken_frame();
+  int voter = voter_of(from.node);
+  if (is_void(voter, item.name, item.seen)) return {};
+  if (ballots_.has_voted(voter, item.name)) return broken_frame();
+  open(item.name);
+  effects_.heard_ballot(item.name, item.opinions.front().rank);
+  vote(voter, item.name, std::move(item.opinions));
+  return {};
+}
+
+Status NodeAgreement::take(const Sender&, const RequestItem& item) {
+  auto decoded = decode_request(item.request);
   if (!decoded) return decoded.error();
   if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // an op request travels as a ballot
-  hear(from, *decoded, bytes);
+  hear(item.from, *decoded, item.request);
   return {};
 }
 
-Status NodeAgreement::take_record(ByteReader& frame) {
-  auto bytes = as_bytes(frame.get_string());
-  if (!frame.ok()) return broken_frame();
-  auto record = decode_record(bytes, storage_);
+Status NodeAgreement::take(const Sender&, const RecordItem& item) {
+  auto record = decode_record(item.record, storage_);
   if (!record) return record.error();
-  logged(*record, bytes);
+  logged(*record, item.record);
   return {};
 }
 
-void NodeAgreement::take_lost(Neighbour from, ByteReader& frame) {
-  auto rank = frame.get<Rank>();
-  std::string why(frame.get_string());
-  if (!frame.ok()) return;
-  pass_on_lost(from, rank, why);
-  effects_.lost(rank, why);
+Status NodeAgreement::take(const Sender& from, const LostItem& item) {
+  std::string why(item.why);
+  pass_on_lost(from.node, item.rank, why);
+  effects_.lost(item.rank, why);
+  return {};
 }
 
 void NodeAgreement::ask_who_is_missing(const std::vector<SlotId>& slots) {
-  ask_children(missing_.question() + 1, slots, ballots_.names());
+  ask_children({missing_.question() + 1, slots, ballots_.names()});
 }
 
-void NodeAgreement::ask_children(std::uint32_t question, const std::vector<SlotId>& slots,
-                                 const std::vector<OpName>& names) {
+void NodeAgreement::ask_children(const QuestionItem& question) {
   std::vector<Missing> here;
-  for (SlotId slot : slots) here.push_back({slot, {}, effects_.missing_at(slot)});
-  for (const OpName& name : names) {
+  for (SlotId slot : question.slots) here.push_back({slot, {}, effects_.missing_at(slot)});
+  for (const OpName& name : question.names) {
     here.push_back({SlotId{-1}, name, {}});
     for (int voter : ballots_.missing(name))
       if (static_cast<std::size_t>(voter) < settings_.ranks.size())
         here.back().ranks.push_back(settings_.ranks[static_cast<std::size_t>(voter)]);
   }
-  missing_.ask(question, std::move(here));
+  missing_.ask(question.question, std::move(here));
   scratch_.clear();
   ByteWriter writer(scratch_);
-  writer.put(Item::question);
-  writer.put(question);
-  writer.put(static_cast<std::uint32_t>(slots.size()));
-  for (SlotId slot : slots) writer.put(slot);
-  writer.put(static_cast<std::uint32_t>(names.size()));
-  for (const OpName& name : names) write(writer, name);
+  write_item(writer, question);
   for (int child = 0; child < settings_.children; ++child) put(Neighbour{child}, scratch_);
   answer_if_complete();
 }
 
-Status NodeAgreement::take_question(ByteReader& frame) {
-  auto question = frame.get<std::uint32_t>();
-  auto count = frame.get<std::uint32_t>();
-  std::vector<SlotId> slots;
-  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) slots.push_back(frame.get<SlotId>());
-  for (SlotId slot : slots)
-    if (slot.value < 0 || static_cast<std::size_t>(slot.value) >= slots_.size()) return broken_frame();
-  count = frame.get<std::uint32_t>();
-  std::vector<OpName> names;
-  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) names.emplace_back(read_name(frame));
-  if (frame.ok()) ask_children(question, slots, names);
+Status NodeAgreement::take(const Sender&, const QuestionItem& item) {
+  if (!have_all(item.slots)) return broken_frame();
+  ask_children(item);
   return {};
 }
 
-Status NodeAgreement::take_answer(Neighbour from, ByteReader& frame) {
-  if (from.is_parent()) return broken_frame();
-  switch (missing_.take_answer(from.child, voter_of(from), frame)) {
+Status NodeAgreement::take(const Sender& from, const AnswerItem& item) {
+  if (from.node.is_parent()) return broken_frame();
+  switch (missing_.take_answer(from.node.child, voter_of(from.node), item)) {
     case MissingRanks::Answer::broken: return broken_frame();
     case MissingRanks::Answer::taken: answer_if_complete(); break;
     case MissingRanks::Answer::outdated: break;
@@ -323,8 +247,7 @@ void NodeAgreement::answer_if_complete() {
   flush_up();  // the parent hears of new votes before the answer, so their ranks are not counted as missing
   scratch_.clear();
   ByteWriter writer(scratch_);
-  writer.put(Item::answer);
-  missing_.write_answer(writer);
+  write_item(writer, missing_.answer());
   put(Neighbour::parent(), scratch_);
 }
 
@@ -343,8 +266,7 @@ void NodeAgreement::logged(const Record& record, ConstBytes bytes) {
   effects_.append(bytes);
   if (settings_.children == 0) return;
   ByteWriter writer(records_down_);
-  writer.put(Item::record);
-  writer.put_string({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  write_item(writer, RecordItem{bytes});
 }
 
 void NodeAgreement::note_decided(OpNameView name) {
@@ -353,38 +275,30 @@ void NodeAgreement::note_decided(OpNameView name) {
 }
 
 void NodeAgreement::take_note(const Record& record) {
-  auto forget_arrivals = [this](SlotId slot) -> Slot& {
-    Slot& it = at(slot);
-    it.void_before = records_;
-    it.arrived.clear();
-    it.is_complete = false;
-    if (std::exchange(it.is_outgoing, false)) std::erase(outgoing_, slot);
-    return it;
+  auto forget_arrivals = [this](SlotId slot) {
+    arrivals_.forget(slot, records_);
+    news_.withdraw_arrival(slot);
   };
   auto end = [&](SlotId slot) {
-    forget_arrivals(slot).is_given = false;
+    forget_arrivals(slot);
+    arrivals_.evict(slot);
     effects_.evicted(slot);
-    ++slots_in_doubt_;
+    news_.add_slot_in_doubt();
   };
   std::visit(Overloaded{
                  [&](const GiveRecord& it) {
-                   Slot& slot = at(it.slot);
-                   slot.set = it.name.set;
-                   slot.electorate = &electorates_.at(it.name.set);
-                   slot.is_transient = it.signature.transient;
-                   slot.is_given = true;
-                   slot.arrived.clear();
-                   slot.is_complete = true;  // complete by ballots; its batch follows
+                   arrivals_.give(it.slot, it.name.set, electorates_.at(it.name.set), it.signature.transient);
                    ballots_.close(it.name);
                    note_decided(it.name);
                    effects_.given(it.slot);
-                   ++slots_in_doubt_;
+                   news_.add_slot_in_doubt();
                  },
                  [&](const EvictRecord& it) { end(it.slot); },
                  [&](const BatchRecord& it) {
                    for (SlotId slot : it.slots) {
                      effects_.scheduled(slot);
-                     if (forget_arrivals(slot).is_transient) end(slot);
+                     forget_arrivals(slot);
+                     if (arrivals_.is_transient(slot)) end(slot);
                    }
                  },
                  [&](const FailRecord& it) {
@@ -401,7 +315,7 @@ void NodeAgreement::take_note(const Record& record) {
                    joins_are_new_ = false;
                    joins_ended_at_ = records_;
                    ballots_.close_all(global_process_set);
-                   std::erase_if(opened_, [](const OpName& name) { return name.set == global_process_set; });
+                   news_.forget_opened(global_process_set);
                    elect(sets_.world());
                  },
                  [&](const AddSetRecord& it) {
@@ -426,7 +340,7 @@ std::uint64_t NodeAgreement::read_by_subtree() const {
 }
 
 bool NodeAgreement::waits_for_readers() const {
-  return coordinator_ ? coordinator_->has_starved() : slots_in_doubt_ >= most_slots_in_doubt;
+  return coordinator_ ? coordinator_->has_starved() : news_.has_many_in_doubt();
 }
 
 bool NodeAgreement::flush(int batches_in_flight) {
@@ -444,34 +358,7 @@ bool NodeAgreement::flush(const BatchesInFlight& batches_in_flight) {
 }
 
 bool NodeAgreement::flush_up() {
-  std::uint64_t read = read_by_subtree();
-  bool must_tell = slots_in_doubt_ >= most_slots_in_doubt && read > read_told_;
-  if (outgoing_.empty() && opened_.empty() && requests_up_.empty() && !must_tell) return false;
-  frame_.clear();
-  ByteWriter writer(frame_);
-  writer.put(Item::position);
-  writer.put(records_);
-  writer.put(read);
-  if (read > read_told_) slots_in_doubt_ = 0;
-  read_told_ = read;
-  if (!outgoing_.empty()) {
-    writer.put(Item::arrivals);
-    writer.put(static_cast<std::uint32_t>(outgoing_.size()));
-    for (SlotId slot : outgoing_) {
-      writer.put(slot);
-      at(slot).is_outgoing = false;
-    }
-    outgoing_.clear();
-  }
-  for (const OpName& name : opened_) {
-    if (!ballots_.is_open(name)) continue;  // the name became complete meanwhile
-    writer.put(Item::opened);
-    write(writer, name);
-    writer.put(records_);
-  }
-  opened_.clear();
-  writer.put_raw(requests_up_.data(), requests_up_.size());
-  requests_up_.clear();
+  if (!news_.write(frame_, {records_, read_by_subtree()}, ballots_)) return false;
   put(Neighbour::parent(), frame_);
   return true;
 }

@@ -25,6 +25,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,12 +33,14 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "runtime/agreement_frames.hpp"
+#include "runtime/arrivals.hpp"
 #include "runtime/ballots.hpp"
 #include "runtime/coordinator.hpp"
 #include "runtime/electorates.hpp"
 #include "runtime/missing_ranks.hpp"
+#include "runtime/news_for_parent.hpp"
 #include "runtime/schedule.hpp"
-#include "runtime/subtrees.hpp"
 
 namespace hvd::runtime {
 
@@ -107,29 +110,21 @@ class NodeAgreement {
   Coordinator* coordinator() const { return coordinator_.get(); }  // null on all nodes but the root
   std::uint64_t frames_sent() const { return frames_sent_; }
   // True if a subtree (this node counts as one) has arrived at the slot and others have not.
-  bool is_partial(SlotId slot) const { return !at(slot).arrived.is_empty() && !at(slot).is_complete; }
+  bool is_partial(SlotId slot) const { return arrivals_.is_partial(slot); }
   const ProcessSets& sets() const { return sets_; }
 
  private:
-  struct Slot {
-    std::uint64_t void_before = 0;  // number of records up to its last eviction or batch; older arrivals are void
-    ProcessSetId set;
-    const Electorate* electorate = nullptr;  // the voters of the slot's process set
-    bool is_transient = false;
-    bool is_given = false;
-    Subtrees arrived;
-    bool is_complete = false;  // true from the last arrival until the batch is decided
-    bool is_outgoing = false;  // complete, and part of the frame that is being made
-  };
   struct Child {
     std::uint64_t read = 0;
   };
+  struct Sender {  // of the frame that is being read
+    Neighbour node;
+    std::uint64_t seen = 0;  // how many records it had seen
+  };
 
-  Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot.value)]; }
-  const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot.value)]; }
   void elect(const ProcessSet& set);
   void arrived(SlotId slot, int part);
-  void complete_if_all_arrived(SlotId slot);
+  void pass_on_if_complete(SlotId slot);
   void hear(Rank from, const Request& request, ConstBytes bytes);
   bool is_void(int voter, OpNameView name, std::uint64_t seen) const;
   bool has_a_say(int voter, ProcessSetId set) const {
@@ -140,20 +135,22 @@ class NodeAgreement {
   void vote(int voter, OpNameView name, Opinions opinions);
   void voted(OpNameView name, const Opinions& opinions);
   void decide(OpNameView name, const Opinions& opinions);
-  void pass_on_ballot(OpNameView name, const Opinions& opinions);
   void note_joins();
   void decided(const Record& record);
   void logged(const Record& record, ConstBytes bytes);
   void take_note(const Record& record);
-  Status take_opened(Neighbour from, ByteReader& frame);
-  Status take_ballot(Neighbour from, ByteReader& frame);
-  Status take_request(ByteReader& frame);
-  Status take_record(ByteReader& frame);
-  void take_lost(Neighbour from, ByteReader& frame);
+  Status take(Sender& from, const PositionItem& item);
+  Status take(const Sender& from, const ArrivalsItem& item);
+  Status take(const Sender& from, const OpenedItem& item);
+  Status take(const Sender& from, BallotItem& item);
+  Status take(const Sender&, const RequestItem& item);
+  Status take(const Sender&, const RecordItem& item);
+  Status take(const Sender& from, const LostItem& item);
+  Status take(const Sender&, const QuestionItem& item);
+  Status take(const Sender& from, const AnswerItem& item);
+  bool have_all(std::span<const SlotId> slots) const;
   void pass_on_lost(Neighbour except, Rank rank, std::string_view why);
-  void ask_children(std::uint32_t question, const std::vector<SlotId>& slots, const std::vector<OpName>& names);
-  Status take_question(ByteReader& frame);
-  Status take_answer(Neighbour from, ByteReader& frame);
+  void ask_children(const QuestionItem& question);
   void note_decided(OpNameView name);
   void answer_if_complete();
   void put(Neighbour to, const Buffer& frame);
@@ -171,15 +168,12 @@ class NodeAgreement {
   std::map<OpName, std::uint64_t, OrderOfNames> decided_at_;
   std::unique_ptr<Coordinator> coordinator_;
   Ballots ballots_;  // its voters: the ranks of this node, then the children
-  std::vector<Slot> slots_;
+  Arrivals arrivals_;
   std::vector<Child> children_;
   std::uint64_t records_ = 0;  // number of records that were appended to this node's log
   std::uint64_t node_read_ = 0;
-  std::uint64_t read_told_ = 0;       // the last number that was reported to the parent
-  std::uint64_t slots_in_doubt_ = 0;  // slots given or evicted since this node last reported how far it has read
-  std::vector<SlotId> outgoing_;
-  std::vector<OpName> opened_;  // names that have not been announced to the parent yet
-  Buffer requests_up_, records_down_, frame_, scratch_;
+  NewsForParent news_;
+  Buffer records_down_, frame_, scratch_;
   RecordStorage storage_;
   MissingRanks missing_;
   std::uint64_t frames_sent_ = 0;

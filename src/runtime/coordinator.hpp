@@ -5,8 +5,8 @@
 //  1. A rank that submits an op without a slot sends a ballot: name and signature. When all members of its process set
 //     have sent one (ballots.hpp counts them), the name is given a slot and the op is ready. If the members disagree,
 //     the op fails on all of them.
-//  2. A rank that submits an op with a slot marks its arrival there. The coordinator hears of the slot once, when all
-//     members have arrived.
+//  2. A rank that submits an op with a slot marks its arrival there. The coordinator gets one message about the
+//     slot, when all members have arrived.
 //  3. A ballot for a name that has a slot means that a rank has changed the op. The slot is evicted, and every rank
 //     that has arrived at it sends a ballot instead. Then rule 1 decides.
 //  4. Ready ops of a set become batches, in the order in which they became ready: neighbours of the same kind travel
@@ -71,7 +71,7 @@ class Coordinator {
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
   void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
-  // Every rank has read this many records.
+  // Called when every rank has read this number of records.
   void read_by_all(std::uint64_t records);
 
   // True if ops that all members have agreed on wait for a free slot, until all ranks have read more records.

@@ -12,8 +12,8 @@ void Departure::start_failed(const Error& error) {
   if (!start_failure_) start_failure_ = error;
 }
 
-void Departure::stop_wished(std::string_view reason) {
-  if (!wish_) wish_ = reason;
+void Departure::stop_requested(std::string_view reason) {
+  if (!request_) request_ = reason;
 }
 
 void Departure::log_ended(Rank by, std::string_view reason) {
@@ -57,9 +57,9 @@ Departure::Step Departure::next() {
     case Phase::connecting:
     case Phase::running:
       if (decide()) return next();
-      if (!wish_ || answer_due_) return wait_in_time();
+      if (!request_ || answer_due_) return wait_in_time();
       answer_due_ = settings_.now() + answer_time;
-      return SendWish{*wish_};
+      return SendRequest{*request_};
     case Phase::warning: phase_ = Phase::telling; return Warn{reason_->message};
     case Phase::announcing: phase_ = Phase::telling; return AnnounceLoss{lost_, reason_->message};
     case Phase::telling:
@@ -67,7 +67,7 @@ Departure::Step Departure::next() {
       if (is_in_order_) return Leave{};
       return TellNeighbours{lost_, reason_->message};
     case Phase::held_back:
-      if (is_stopped_by_another_ && reason_->code == ErrorCode::shut_down && !wish_) {
+      if (is_stopped_by_another_ && reason_->code == ErrorCode::shut_down && !request_) {
         if (!held_until_) held_until_ = settings_.now() + time_to_end;
         if (settings_.now() < *held_until_) return WaitUntil{*held_until_};
       }
@@ -98,7 +98,7 @@ bool Departure::decide() {
     end({ErrorCode::timeout,
          agreed_ ? "the shutdown was agreed, but " + settings_.describe_work() + "; this rank left alone"
                  : settings_.describe_leader() +
-                       " did not answer the wish to shut down within 10 s; this rank left alone"});
+                       " did not answer the request to shut down within 10 s; this rank left alone"});
     phase_ = Phase::warning;  // the reason is logged, because hvd_shutdown cannot return it
   }
   return reason_.has_value();
@@ -124,7 +124,7 @@ bool Departure::is_cause_unknown() const {
   return cause_due_ && settings_.now() < *cause_due_;
 }
 
-// Returns when a rank that wishes to stop leaves alone.
+// Returns when a rank that has asked to stop leaves alone.
 std::optional<Departure::Time> Departure::patience_ends() const {
   if (!answer_due_ || phase_ != Phase::running) return std::nullopt;
   if (!agreed_) return answer_due_;

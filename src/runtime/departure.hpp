@@ -5,11 +5,11 @@
 //  1. Connecting: the links are made. A start that is refused ends the rank and is announced. A start that takes too
 //     long is not announced, because the first rank to reach its own limit would be blamed. If the log ends meanwhile,
 //     that is only remembered.
-//  2. Running: a wish to stop is sent to all ranks, once. If the log does not end within 10 s, this rank warns and
+//  2. Running: a request to stop is sent to all ranks, once. If the log does not end within 10 s, this rank warns and
 //     leaves alone.
 //  3. The log has ended by agreement of all ranks. Everything that it scheduled is carried out, then this rank leaves
-//     in order. From then on a loss is ignored; an earlier loss ends the rank as in 4. If this rank wishes to stop and
-//     no batch begins or ends for 10 s, or for HOROVOD_PEER_TIMEOUT if that is longer, it warns and leaves alone.
+//     in order. From then on a loss is ignored; an earlier loss ends the rank as in 4. If this rank has asked to stop
+//     and no batch begins or ends for 10 s, or for HOROVOD_PEER_TIMEOUT if that is longer, it warns and leaves alone.
 //  4. A loss ends the rank. The loss that the leader knows counts first, then one that a rank of this node has
 //     announced, then one that this rank has noticed itself.
 //  5. A failed batch ends the rank. If a loss is known, the loss is the cause. If another rank's failure is the cause,
@@ -20,7 +20,7 @@
 //  7. Telling: the neighbours in the tree of nodes are told of the loss, or that this rank leaves in order.
 //  8. Held back: another rank has stopped the job without a reason. That rank may have failed, and the launcher must
 //     then see its end first; otherwise the launcher would take a rank that only failed as a result for the cause. So
-//     this rank waits for 5 s, or until its own program wishes to stop.
+//     this rank waits for 5 s, or until its own program asks to stop.
 //  9. Ended: every handle and every later call gets the reason.
 #include <chrono>
 #include <cstdint>
@@ -60,7 +60,7 @@ class Departure {
   void start_failed(const Error& error);
   // Asks for the end of the job. If a reason is given, all ranks get it. Without a reason the program itself asks for
   // the end.
-  void stop_wished(std::string_view reason);
+  void stop_requested(std::string_view reason);
   void log_ended(Rank by, std::string_view reason);
   // A batch began or ended, most recently at this time.
   void work_moved(Time at) { work_moved_ = at; }
@@ -79,7 +79,7 @@ class Departure {
   struct WaitUntil {  // go on, and call next() again at that time at the latest
     Time when;
   };
-  struct SendWish {
+  struct SendRequest {
     std::string_view reason;
   };
   struct Warn {
@@ -97,7 +97,7 @@ class Departure {
   struct End {
     const Error& reason;
   };
-  using Step = std::variant<GoOn, WaitUntil, SendWish, Warn, AnnounceLoss, TellNeighbours, Leave, End>;
+  using Step = std::variant<GoOn, WaitUntil, SendRequest, Warn, AnnounceLoss, TellNeighbours, Leave, End>;
   // Returns the next step. It is called again until it returns GoOn or WaitUntil. Each other step must be carried out
   // before the next call.
   Step next();
@@ -125,7 +125,7 @@ class Departure {
   Settings settings_;
   Phase phase_ = Phase::connecting;
   std::optional<Error> start_failure_;
-  std::optional<std::string> wish_;
+  std::optional<std::string> request_;
   std::optional<Time> answer_due_;  // set when the request to stop was sent
   std::optional<Error> agreed_;     // set when the log has ended
   bool is_stopped_by_another_ = false;

@@ -251,7 +251,7 @@ bool Engine::hear_of_the_end() {
   }
   departure_.work_moved(batch_moved_);
   if (departure_.has_log_ended() && runner_->is_idle()) departure_.work_done();
-  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_requested(stop_reason_);
   stop_point_.pass_on(outbox_);
   return false;
 }
@@ -271,7 +271,7 @@ void Engine::carry_out(const Departure::Step& step) {
   std::visit(Overloaded{
                  [](const Departure::GoOn&) {},
                  [](const Departure::WaitUntil&) {},
-                 [&](const Departure::SendWish& it) { outbox_.send(ShutdownRequest{it.reason}); },
+                 [&](const Departure::SendRequest& it) { outbox_.send(ShutdownRequest{it.reason}); },
                  [](const Departure::Warn& it) { log::warning(std::string(it.text)); },
                  [&](const Departure::AnnounceLoss& it) { board_.announce_lost(it.lost, it.why); },
                  [&](const Departure::TellNeighbours& it) {
@@ -286,11 +286,11 @@ void Engine::carry_out(const Departure::Step& step) {
              step);
 }
 
-// The rank is held back: the engine only sleeps, and watches for the program's own wish to stop.
+// The rank is held back: the engine only sleeps, and watches for the program's own request to stop.
 void Engine::hold_back() {
   posix::WaitWord& word = board_.wake_word(board_.me());
   std::uint32_t announced = word.announce();
-  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_wished(stop_reason_);
+  if (stop_requested_.load(std::memory_order_acquire)) departure_.stop_requested(stop_reason_);
   if (follow_departure()) return word.retract();
   word.sleep(announced, sleep_until(*departure_due_));
 }

@@ -67,7 +67,7 @@ class Engine {
   // True if the calling thread is an engine's. This is so in a callback of the program.
   static bool runs_here();
   // Asks all ranks to stop. Returns when this engine has stopped. A reason is told to all ranks; without one the
-  // program itself wished it.
+  // program itself asked for it.
   void stop(std::string reason = "");
   // May be called on any thread when a peer is lost. Everything in flight fails, unless the job had already agreed to
   // end.

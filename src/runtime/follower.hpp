@@ -46,7 +46,7 @@ class Follower {
   };
   explicit Follower(const Parts& parts);
 
-  // What the program has submitted. The arrivals are not announced yet.
+  // Takes what the program has submitted. Does not announce the arrivals yet.
   void take(std::span<const Submission> submissions, Clock::time_point now);
 
   // ---- the log; advance() comes first for each record
@@ -63,7 +63,7 @@ class Follower {
 
   // All operations that are submitted and not settled.
   const std::vector<Operation*>& in_flight() const { return in_flight_; }
-  // The operation has ended. Its handle is not announced yet.
+  // Called when the operation has ended. Does not announce its handle yet.
   void settle(Operation& operation, const Error* error);
   // Settles all that is in flight with the reason, and so these submissions, which came too late.
   void end(std::span<const Submission> late, const Error& reason);

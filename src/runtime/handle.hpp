@@ -68,7 +68,7 @@ class Handles {
 
   // ---- the engine
   //
-  // One operation of the handle is over. announce() wakes the waiters, once for many settled handles.
+  // Called when one operation of the handle is over. announce() wakes the waiters, once for many settled handles.
   void settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record);
   void announce() { completed_.post(); }
 

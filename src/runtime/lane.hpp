@@ -47,7 +47,7 @@ class Lane {
   // Returns the rank that the running batch waits for, if the operation is part of that batch; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
-  // The set was removed. Queued batches are still carried out, then the members part.
+  // Called when the set was removed. Queued batches are still carried out, then the members part.
   void close();
   bool is_closed() const { return is_closed_; }
   bool is_over() const { return is_closed_ && is_idle(); }

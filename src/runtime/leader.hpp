@@ -1,7 +1,7 @@
 #pragma once
 // The leader's part of the agreement. It runs on the engine of the lowest rank of a node. It connects three things: the
 // node's board, the neighbours in the tree of nodes, and the agreement (agreement.hpp). It also reports stalls to
-// people.
+// the user.
 #include <list>
 #include <memory>
 #include <optional>
@@ -43,23 +43,24 @@ class Leader final : private AgreementEffects {
   Progress connect();
   // Looks once at everything that could have changed. Returns true if something had.
   bool step();
-  // The engine is about to sleep. From now on messages of the neighbours wake it.
+  // Called before the engine sleeps. From now on messages of the neighbours wake it.
   void arm();
   // True while the leader waits for room in the log, or for a slot that all ranks have forgotten. Nothing announces
   // these.
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
-  // A rank, perhaps this one, has waited for a long time. One report names all operations that wait.
+  // Takes the request of a rank, perhaps this one, that has waited for a long time. One report names all operations
+  // that wait.
   void hear_of_stall(const StallRequest& stall);
-  // All ranks have a stop point now. If some ranks do not leave their loops for the time of a stall, the root names
-  // them. On other nodes this call does nothing.
+  // Called when the log has a stop point. If some ranks have not left their loops after the time of a stall warning
+  // (HOROVOD_STALL_CHECK_TIME_SECONDS), the root reports which ranks. On other nodes this call does nothing.
   void await_heed();
   std::optional<Clock::time_point> heed_due() const { return heed_due_; }
   void report_who_does_not_heed(Clock::time_point now);
   // Returns why this rank must end: a stall that nothing else ends, or a lost neighbour. Empty if it need not end.
   const std::optional<Error>& verdict() const { return verdict_; }
-  // This rank leaves by agreement of all ranks. The neighbours need no reason.
+  // Called when this rank leaves by agreement of all ranks. The neighbours need no reason.
   void leave();
-  // This rank ends because `lost` is lost. All other ranks must end too.
+  // Called when this rank ends because `lost` is lost. All other ranks must end too.
   void leave_because(Rank lost, std::string_view why);
 
  private:

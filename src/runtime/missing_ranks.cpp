@@ -25,30 +25,22 @@ std::vector<Missing> MissingRanks::known() const {
 
 // If the child has voted for a name meanwhile, none of its ranks is missing. The child forgets a name after it voted
 // and then reports all of its ranks, so that part of the answer is ignored.
-MissingRanks::Answer MissingRanks::take_answer(int child, int voter, ByteReader& frame) {
-  bool is_current = frame.get<std::uint32_t>() == question_;
-  auto count = frame.get<std::uint32_t>();
-  if (is_current && count != missing_.size()) return Answer::broken;
-  for (std::uint32_t i = 0; i < count && frame.ok(); ++i) {
-    auto ranks = frame.get<std::uint32_t>();
-    bool counts = is_current && (missing_[i].name.name.empty() || !ballots_.has_voted(voter, missing_[i].name));
-    for (std::uint32_t k = 0; k < ranks && frame.ok(); ++k) {
-      auto rank = frame.get<Rank>();
-      if (counts && frame.ok()) missing_[i].ranks.push_back(rank);
-    }
+MissingRanks::Answer MissingRanks::take_answer(int child, int voter, const AnswerItem& answer) {
+  if (answer.question != question_) return Answer::outdated;
+  if (answer.missing.size() != missing_.size()) return Answer::broken;
+  for (std::size_t i = 0; i < missing_.size(); ++i) {
+    Missing& it = missing_[i];
+    if (!it.name.name.empty() && ballots_.has_voted(voter, it.name)) continue;
+    it.ranks.insert(it.ranks.end(), answer.missing[i].begin(), answer.missing[i].end());
   }
-  if (!is_current || !frame.ok()) return Answer::outdated;
   is_silent_[static_cast<std::size_t>(child)] = false;
   return Answer::taken;
 }
 
-void MissingRanks::write_answer(ByteWriter& writer) const {
-  writer.put(question_);
-  writer.put(static_cast<std::uint32_t>(missing_.size()));
-  for (const Missing& it : missing_) {
-    writer.put(static_cast<std::uint32_t>(it.ranks.size()));
-    for (Rank rank : it.ranks) writer.put(rank);
-  }
+AnswerItem MissingRanks::answer() const {
+  AnswerItem answer{question_, {}};
+  for (const Missing& it : missing_) answer.missing.push_back(it.ranks);
+  return answer;
 }
 
 }  // namespace hvd::runtime

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/bytes.hpp"
 #include "base/ids.hpp"
+#include "runtime/agreement_frames.hpp"
 #include "runtime/ballots.hpp"
 #include "runtime/op_name.hpp"
 
@@ -28,8 +28,8 @@ class MissingRanks {
 
   enum class Answer : std::uint8_t { broken, outdated, taken };
   // Takes the answer of a child, which votes as `voter`. The answer to an older question is outdated.
-  Answer take_answer(int child, int voter, ByteReader& frame);
-  void write_answer(ByteWriter& writer) const;
+  Answer take_answer(int child, int voter, const AnswerItem& answer);
+  AnswerItem answer() const;
 
   // The children that have not answered the question, and the missing ranks that the others have reported.
   std::vector<int> silent_children() const;

@@ -37,11 +37,11 @@ class NodeMemory {
   // the node.
   Result<std::shared_ptr<void>> map_together(const std::string& name, std::size_t bytes, Deadline deadline);
 
-  // Memory for tensors, as Runtime has it for callers: allocate_shared(), free_shared(), hold_shared().
+  // Provide memory for tensors, for Runtime::allocate_shared(), free_shared() and hold_shared().
   Result<void*> allocate(std::size_t bytes);
   Status free(void* memory);
   std::shared_ptr<void> hold(void* memory);
-  // What the transports know of it.
+  // The same memory, as the transports see it.
   std::shared_ptr<transport::shm::SharedRegions> regions() const { return regions_; }
 
   // At the end: no transport uses the regions any more.

@@ -17,7 +17,7 @@ class Observer {
   virtual void submitted(const Operation& /*operation*/) {}
   // Only on the leader of a node, and only for ops that have no slot yet: a rank of the node has asked for this op by
   // name. If all nodes of a subtree have asked, the rank is one of theirs. For an op with a slot a rank only turns over
-  // a bit, and nobody records that; the rank's own observers hear of it by submitted().
+  // a bit, and that is not recorded; the rank's own observers get submitted().
   virtual void ready(ProcessSetId /*set*/, std::string_view /*name*/, Rank /*rank*/) {}
   // All ranks have submitted the operation, and it is part of this batch. Called for every operation of the batch, one
   // after the other.

@@ -28,7 +28,7 @@ class Outbox {
     }
     return news;
   }
-  // Nothing announces that the ring has room again.
+  // True if requests wait for room in the ring. Nothing announces that there is room again.
   bool has_waiting() const { return !unsent_.empty(); }
 
  private:

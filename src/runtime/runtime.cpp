@@ -218,7 +218,7 @@ Error set_removed(const Operation& operation) {
 }
 
 Error memories_differ(const Operation& first, const Operation& operation) {
-  return {ErrorCode::unsupported, "'" + first.entry->name + "' lies in " + name_of(first.signature.device) +
+  return {ErrorCode::unsupported, "'" + first.entry->name + "' is in " + name_of(first.signature.device) +
                                       " memory, '" + operation.entry->name + "' in " +
                                       name_of(operation.signature.device) +
                                       " memory; start operations of different kinds of memory one by one"};

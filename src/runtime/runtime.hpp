@@ -85,7 +85,9 @@ class Runtime {
   // Returns true if the calling thread should leave its loop. The answer is the same at the same step on all ranks of
   // the set. `number` is the set's number as users know it.
   Result<bool> should_stop(int number);
-  void wish_stop_point(StopCause cause, std::string reason) { engine_->stop_point().wish(cause, std::move(reason)); }
+  void request_stop_point(StopCause cause, std::string reason) {
+    engine_->stop_point().request(cause, std::move(reason));
+  }
   const StopPoint* stop_point() const { return engine_->stop_point().get(); }
   // Returns null if this rank has no device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
@@ -129,7 +131,7 @@ class Runtime {
   Status carry_out(OpNameView name, Signature signature);
   // Runs `action` on every rank's engine at the same point of the schedule, unless a rank passes an error as `mine`.
   // Returns when the action has run here. If this rank passed an error, the result is that error. If only another rank
-  // did, the result says so.
+  // did, the result is an error that refers to that rank.
   Status at_one_point(const std::string& name, const Status& mine, std::function<void()> action);
 
   World world_;

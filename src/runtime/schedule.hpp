@@ -58,7 +58,7 @@ struct PublishRequest {  // sends a value to the ranks of a set, while they make
   void write(ByteWriter& out) const;
   static PublishRequest read(ByteReader& in, RecordStorage&);
 };
-struct StallRequest {  // "I have waited long". The coordinator finds out for which ranks, and reports it to people
+struct StallRequest {  // "I have waited long". The root finds out for which ranks, and reports that to the user
   double waited_s = 0;
   Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
   OpNameView name;
@@ -72,7 +72,7 @@ struct StopPointRequest {  // "all ranks should leave their loops soon"
   void write(ByteWriter& out) const;
   static StopPointRequest read(ByteReader& in, RecordStorage&);
 };
-struct HeededRequest {  // "my program knows of the stop point". Ranks that never send this are named to people
+struct HeededRequest {  // "my program knows of the stop point". The root reports the ranks that never send this
   void write(ByteWriter&) const {}
   static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
 };

@@ -39,7 +39,7 @@ Status check(const Signature& signature, const ProcessSet& set, Rank me, const d
                  std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
   if (devices.find(signature.device) == nullptr)
     return Error(ErrorCode::unsupported,
-                 std::string(row.name) + ": the tensor lies in " + name_of(signature.device) +
+                 std::string(row.name) + ": the tensor is in " + name_of(signature.device) +
                      " memory, for which this rank has no device; give a tensor in host memory (tensor.cpu())");
   for (std::int64_t extent : signature.shape)
     if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank refuses by itself, before the others hear of it.
+// What a rank refuses by itself, without asking the other ranks.
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "devices/of_rank/devices.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Reports to people which ranks keep the others waiting. Has the wording of the report and the times when it is due.
+// Reports to the user which ranks keep the others waiting: the text of the report, and the times when it is due.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -2,10 +2,10 @@
 
 namespace hvd::runtime {
 
-void StopPointOfRank::wish(StopCause cause, std::string reason) {
+void StopPointOfRank::request(StopCause cause, std::string reason) {
   {
     std::lock_guard lock(mutex_);
-    if (!wish_) wish_ = {cause, std::move(reason)};
+    if (!request_) request_ = {cause, std::move(reason)};
   }
   has_news_.store(true, std::memory_order_release);
   wake_();
@@ -29,7 +29,8 @@ void StopPointOfRank::take(const StopPointRecord& record, std::uint64_t number) 
 
 void StopPointOfRank::pass_on_news(Outbox& outbox) {
   std::lock_guard lock(mutex_);
-  if (wish_ && !std::exchange(has_sent_wish_, true)) outbox.send(StopPointRequest{wish_->first, wish_->second});
+  if (request_ && !std::exchange(has_sent_request_, true))
+    outbox.send(StopPointRequest{request_->first, request_->second});
   if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) outbox.send(HeededRequest{});
 }
 

@@ -69,10 +69,10 @@ std::optional<Clock::duration> EndOfJob::look(Clock::time_point now) {
   return std::nullopt;
 }
 
-void StopWatch::add(const void* owner, bool has_rank_0, Wish wish) {
+void StopWatch::add(const void* owner, bool has_rank_0, RequestStop request_stop) {
   std::lock_guard lock(mutex_);
-  if (wish_) wish(wish_->first, wish_->second);
-  listeners_.push_back({owner, has_rank_0, std::move(wish)});
+  if (request_) request_stop(request_->first, request_->second);
+  listeners_.push_back({owner, has_rank_0, std::move(request_stop)});
   if (!has_started_) return;
   posix::SignalCatcher::set_listening(true);
   posix::SignalCatcher::poke();
@@ -103,30 +103,30 @@ void StopWatch::run() {
     bool watches_time = false;
     {
       std::lock_guard lock(mutex_);
-      watches_time = settings_.time_left && !wish_ &&
+      watches_time = settings_.time_left && !request_ &&
                      std::ranges::any_of(listeners_, [](const Listener& it) { return it.has_rank_0; });
     }
     const Clock::time_point now = Clock::now();
     if (watches_time && (std::exchange(is_first, false) || (end.next_look() && now >= *end.next_look())))
       if (auto left = end.look(now))
-        wish(StopCause::time, "the scheduler ends the job in " +
-                                  std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*left).count()) +
-                                  " s");
+        request_stop(StopCause::time,
+                     "the scheduler ends the job in " +
+                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*left).count()) + " s");
     while (auto signal = posix::SignalCatcher::next())
-      wish(posix::asks_for_the_end(*signal) ? StopCause::terminated : StopCause::warned,
-           posix::name_of_signal(*signal) + " came to process " + std::to_string(::getpid()) + " on host " +
-               posix::host_name());
+      request_stop(posix::asks_for_the_end(*signal) ? StopCause::terminated : StopCause::warned,
+                   posix::name_of_signal(*signal) + " came to process " + std::to_string(::getpid()) + " on host " +
+                       posix::host_name());
     const bool has_limit = watches_time && end.next_look();
     posix::SignalCatcher::wait(has_limit ? std::max<std::chrono::nanoseconds>(*end.next_look() - Clock::now(), 1ms)
                                          : posix::WaitWord::forever);
   }
 }
 
-void StopWatch::wish(StopCause cause, const std::string& reason) {
+void StopWatch::request_stop(StopCause cause, const std::string& reason) {
   std::lock_guard lock(mutex_);
-  if (wish_) return;
-  wish_ = {cause, reason};
-  for (const Listener& it : listeners_) it.wish(cause, reason);
+  if (request_) return;
+  request_ = {cause, reason};
+  for (const Listener& it : listeners_) it.request_stop(cause, reason);
 }
 
 }  // namespace hvd::runtime

@@ -71,14 +71,14 @@ class StopWatch {
     Clock::duration margin{};
     EndOfJob::TimeLeft time_left;  // null if the time is not watched
   };
-  using Wish = std::function<void(StopCause cause, const std::string& reason)>;
+  using RequestStop = std::function<void(StopCause cause, const std::string& reason)>;
   explicit StopWatch(Settings settings) : settings_(std::move(settings)), lead_(settings_.margin) {}
   // There is one for the process. Its thread runs until the process ends.
   StopWatch(const StopWatch&) = delete;
 
   // A local call. If there is a reason to stop already, the listener is told at once. `owner` names the listener for
   // remove().
-  void add(const void* owner, bool has_rank_0, Wish wish);
+  void add(const void* owner, bool has_rank_0, RequestStop request_stop);
   void remove(const void* owner);
   // Begins to catch signals and to watch the time. A second call does nothing. `left` gets the signals that are not
   // caught, because the program handles them itself.
@@ -87,18 +87,18 @@ class StopWatch {
 
  private:
   void run();
-  void wish(StopCause cause, const std::string& reason);
+  void request_stop(StopCause cause, const std::string& reason);
   struct Listener {
     const void* owner;
     bool has_rank_0;
-    Wish wish;
+    RequestStop request_stop;
   };
 
   const Settings settings_;
   Lead lead_;
   std::mutex mutex_;  // guards the members below
   std::vector<Listener> listeners_;
-  std::optional<std::pair<StopCause, std::string>> wish_;
+  std::optional<std::pair<StopCause, std::string>> request_;
   bool has_started_ = false;
 };
 

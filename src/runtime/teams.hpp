@@ -82,7 +82,7 @@ class Teams {
     if (!transport_of_devices_.empty()) return transport_of_devices_;
     return transport_between_.empty() ? transport_inside_ : transport_between_;
   }
-  // The engine is about to sleep: arms all links (transport::Link::arm).
+  // Called before the engine sleeps. Arms all links (transport::Link::arm).
   void arm() noexcept;
   // True if some link cannot wake the engine (transport::Link::needs_polling).
   bool needs_polling() noexcept;

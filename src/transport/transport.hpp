@@ -108,9 +108,9 @@ class Link {
   virtual Progress poll(Pending pending) = 0;
   virtual const Error& failure() const = 0;
   virtual NativeCollectives* native() noexcept = 0;  // null if the link has only messages
-  // The engine is about to sleep. From now on, everything that lets a pending operation go on must post the wake word.
-  // arm() is called after the wake word was announced and before a last look. Operations that this look starts must
-  // post the word too.
+  // Called before the engine sleeps. From now on, everything that lets a pending operation go on must post the wake
+  // word. arm() is called after the wake word was announced and before a last look. Operations that this look starts
+  // must post the word too.
   virtual void arm() noexcept {}
   // Called before every sleep. Returns true while something is under way whose end does not post the wake word (MPI
   // cannot post it). The engine then only takes naps. The call also moves the link's operations forward.
@@ -118,7 +118,7 @@ class Link {
   // Returns true while messages move only when the engine looks, and something has moved a moment ago. The engine then
   // looks again instead of taking a nap, because nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
-  // All pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
+  // Makes all pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
   virtual void abort(const Error& reason) noexcept = 0;
 };
 

@@ -63,6 +63,8 @@ TEST(Api, refuses_an_output_that_overlaps_its_input_and_takes_one_beside_it) {
       if (!overlaps) continue;
       EXPECT_NE(std::string(hvd_last_error()).find("'tensor': input and output overlap"), std::string::npos);
     }
+  for (hvd_verb verb : {HVD_ALLREDUCE, HVD_BROADCAST, HVD_REDUCESCATTER})
+    EXPECT_EQ(start(job.get(), verb, 0, data + 4, data + 3), HVD_OK) << "nothing overlaps nothing";
 }
 
 TEST(Api, forgets_operations_that_were_released) {

@@ -172,18 +172,18 @@ TEST(Config, table_has_each_knob_once_and_explains_it) {
   }
 }
 
-TEST(MpiWish, is_told_with_the_setting_that_decides_it) {
+TEST(MpiUse, is_told_with_the_setting_that_decides_it) {
   Config config;
-  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::between_nodes);
-  EXPECT_EQ(mpi_wish(config).why, "");
+  EXPECT_EQ(mpi_use(config).when, MpiUse::When::between_nodes);
+  EXPECT_EQ(mpi_use(config).why, "");
   config.cpu_operations = "gloo";
-  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::never);
-  EXPECT_EQ(mpi_wish(config).why, "HOROVOD_CPU_OPERATIONS=gloo");
+  EXPECT_EQ(mpi_use(config).when, MpiUse::When::never);
+  EXPECT_EQ(mpi_use(config).why, "HOROVOD_CPU_OPERATIONS=gloo");
   config.mpi = "mpich";
-  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::always);
+  EXPECT_EQ(mpi_use(config).when, MpiUse::When::always);
   config.mpi = "none";
-  EXPECT_EQ(mpi_wish(config).when, MpiWish::When::never);
-  EXPECT_EQ(mpi_wish(config).why, "HOROVOD_MPI=none");
+  EXPECT_EQ(mpi_use(config).when, MpiUse::When::never);
+  EXPECT_EQ(mpi_use(config).why, "HOROVOD_MPI=none");
 }
 
 }  // namespace

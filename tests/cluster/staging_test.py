@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """horovodrun --stage over virtual nodes, each with a /tmp of its own. staging_test.py BUILD [Class.test]
 
-The archive lies in the /tmp of n1 alone, so what arrives on the others came over the network. No test sleeps.
+The archive is in the /tmp of n1 alone, so what arrives on the others came over the network. No test sleeps.
 """
 import os
 import re

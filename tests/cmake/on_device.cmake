@@ -1,6 +1,6 @@
 # C programs whose tensors are in a second kind of memory (tests/on_device). Their ranks are threads, processes under
 # horovodrun, or processes on virtual nodes.
-if(NOT TARGET horovod)
+if(NOT TARGET horovod OR on_device IN_LIST HVD_TESTS_ELSEWHERE)
   return()
 endif()
 set(api ${PROJECT_SOURCE_DIR}/src/api)

@@ -252,15 +252,19 @@ std::vector<Nodes> several_nodes() {
     auto add = [&](const char* name, std::vector<int> shape, Placement placement = Placement::block) {
       list.push_back({maker.name, name, std::move(shape), placement});
     };
-    for (int each : {1, 2, 3, 4, 5, 6, 7, 8}) add(("two_of_" + std::to_string(each)).c_str(), {each, each});
+    add("two_of_2", {2, 2});
+    add("two_of_8", {8, 8});
+    add("five_and_7", {5, 7});
+    add("four_1_3_2", {4, 1, 3, 2});
+    add("cyclic_3_3_3", {3, 3, 3}, Placement::cyclic);
+    // The algorithm does the same over every transport, so one transport is enough for the other shapes.
+    if (std::string(maker.name) != "inproc") continue;
+    for (int each : {1, 3, 4, 5, 6, 7}) add(("two_of_" + std::to_string(each)).c_str(), {each, each});
     add("three_of_2", {2, 2, 2});
     add("one_and_3", {1, 3});
     add("two_and_3", {2, 3});
-    add("five_and_7", {5, 7});
-    add("four_1_3_2", {4, 1, 3, 2});
     add("cyclic_2_3", {2, 3}, Placement::cyclic);
     add("cyclic_5_7", {5, 7}, Placement::cyclic);
-    add("cyclic_3_3_3", {3, 3, 3}, Placement::cyclic);
     add("cyclic_1_4_2", {1, 4, 2}, Placement::cyclic);
   }
   return list;
@@ -356,7 +360,7 @@ TEST_P(SeveralNodes, verbs_without_stages_give_what_the_reference_gives) {
 }
 
 #if !HVD_SANITIZED  // the test would take too long under this sanitizer
-TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_lanes) {
+TEST_P(SeveralNodes, hierarchical_carries_more_chunks_than_it_has_tracks) {
   for (Verb verb : {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter}) {
     bool is_by_seat = verb == Verb::allgather || verb == Verb::reduce_scatter;
     std::int64_t chunk = (256 << 10) / 8 * ranks.team(0).rails * (is_by_seat ? ranks.team(0).nodes : 1);

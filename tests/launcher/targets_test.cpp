@@ -27,15 +27,15 @@ TEST(MpiLaunchers, are_told_apart_by_what_they_say) {
   EXPECT_EQ(launcher_that_says("bash: no\n"), std::nullopt);
 }
 
-MpiexecWish two_hosts() {
-  MpiexecWish wish;
-  wish.ranks = 3;
-  wish.hosts = {{"n1", 2}, {"n2", 1}};
-  wish.exported = {"A", "B"};
-  wish.ssh = "/agent";
-  wish.more = {"--more"};
-  wish.command = {"prog", "a b"};
-  return wish;
+MpiexecOptions two_hosts() {
+  MpiexecOptions options;
+  options.ranks = 3;
+  options.hosts = {{"n1", 2}, {"n2", 1}};
+  options.exported = {"A", "B"};
+  options.ssh = "/agent";
+  options.more = {"--more"};
+  options.command = {"prog", "a b"};
+  return options;
 }
 
 TEST(MpiLaunchers, get_their_own_options) {
@@ -50,17 +50,17 @@ TEST(MpiLaunchers, get_their_own_options) {
       joined(open_mpi->command),
       "mpirun_--tag-output_-np_3_-H_n1:2,n2:1_--bind-to_none_--map-by_slot_--mca_plm_rsh_agent_/agent_--mca_plm_rsh"
       "_-x_A_-x_B_--more_prog_a b");
-  MpiexecWish wish = two_hosts();
-  wish.binding = {"--bind-to", "core"};
-  wish.ssh.clear();
-  wish.ssh_port = "2222";
-  wish.is_root = true;
-  auto prrte = mpi_command({"prterun", Launcher::prrte, "PRRTE"}, wish);
+  MpiexecOptions options = two_hosts();
+  options.binding = {"--bind-to", "core"};
+  options.ssh.clear();
+  options.ssh_port = "2222";
+  options.is_root = true;
+  auto prrte = mpi_command({"prterun", Launcher::prrte, "PRRTE"}, options);
   ASSERT_TRUE(prrte);
   EXPECT_EQ(joined(prrte->command),
             "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
             "_-x_A_-x_B_--more_prog_a b");
-  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, wish));  // mpiexec of Hydra takes no port for ssh
+  EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, options));  // mpiexec of Hydra takes no port for ssh
 }
 
 TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who includes whom: fails on every #include of src/ and jobscripts/ that the rule below does not allow.
+"""Who includes whom: fails on every #include of src/, schedulers/ and jobscripts/ that the rule below does not allow.
 
 usage: includes.py ROOT     (the folder that has src/ in it)
 

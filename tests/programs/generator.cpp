@@ -10,11 +10,12 @@ namespace hvd::programs {
 
 namespace {
 
-using Mix = Wish::Mix;
+using Mix = Wanted::Mix;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, const Wish& wish) : wish_(wish), dice_(Dice(seed).of({static_cast<int>(wish.mix)})) {
+  Generator(std::uint64_t seed, const Wanted& wanted)
+      : wanted_(wanted), dice_(Dice(seed).of({static_cast<int>(wanted.mix)})) {
     program_.seed = seed;
   }
   Program draw() {
@@ -31,12 +32,12 @@ class Generator {
   }
 
  private:
-  bool is_mix(Mix mix) const { return wish_.mix == mix; }
+  bool is_mix(Mix mix) const { return wanted_.mix == mix; }
   int ranks() const { return program_.ranks(); }
 
   void draw_world() {
     int ranks = is_mix(Mix::overlapping_sets) ? dice_.between(3, 6) : dice_.between(1, 6);
-    if (wish_.ranks > 0) ranks = wish_.ranks;
+    if (wanted_.ranks > 0) ranks = wanted_.ranks;
     program_.sets.push_back({{}, true});
     program_.sets[0].ranks.resize(static_cast<std::size_t>(ranks));
     std::iota(program_.sets[0].ranks.begin(), program_.sets[0].ranks.end(), 0);
@@ -240,7 +241,7 @@ class Generator {
     return kind;
   }
 
-  Wish wish_;
+  Wanted wanted_;
   Dice dice_;
   Program program_;
   std::vector<int> live_;  // sets other than the world that exist after the phases drawn so far
@@ -260,8 +261,8 @@ std::int64_t Kind::count() const {
   return verb == HVD_BARRIER ? 0 : count;
 }
 
-Program draw_program(std::uint64_t seed, const Wish& wish) {
-  return Generator(seed, wish).draw();
+Program draw_program(std::uint64_t seed, const Wanted& wanted) {
+  return Generator(seed, wanted).draw();
 }
 
 std::int64_t rows_of(const Program& program, int phase, int use, int step, int rank) {

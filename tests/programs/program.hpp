@@ -82,11 +82,11 @@ struct Program {
 };
 
 // The properties that a drawn program must have.
-struct Wish {
+struct Wanted {
   enum class Mix : std::uint8_t { everything, overlapping_sets } mix = Mix::everything;
   int ranks = 0;  // number of ranks; 0: any number
 };
-Program draw_program(std::uint64_t seed, const Wish& wish);
+Program draw_program(std::uint64_t seed, const Wanted& wanted);
 
 // A text for people, with a line per phase, use and change.
 std::string text_of(const Program& program);

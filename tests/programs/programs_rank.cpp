@@ -59,12 +59,12 @@ int main(int argc, char** argv) {
   }
   const std::uint64_t first = std::strtoull(argv[1], nullptr, 10), count = std::strtoull(argv[2], nullptr, 10);
   const hvd_world world = find_world();
-  Wish wish;
-  wish.ranks = world.size;
+  Wanted wanted;
+  wanted.ranks = world.size;
   const bool has_sets = argc > 3 && std::strcmp(argv[3], "sets") == 0;
-  if (has_sets) wish.mix = Wish::Mix::overlapping_sets;
+  if (has_sets) wanted.mix = Wanted::Mix::overlapping_sets;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Program program = draw_program(seed, wish);
+    const Program program = draw_program(seed, wanted);
     std::string repeat = "horovodrun -np " + std::to_string(world.size) + " programs_rank " + std::to_string(seed) +
                          " 1" + (has_sets ? " sets" : "");
     hvd_runtime* runtime = start(program);

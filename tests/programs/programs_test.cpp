@@ -15,7 +15,7 @@
 namespace hvd::programs {
 namespace {
 
-using Mix = Wish::Mix;
+using Mix = Wanted::Mix;
 
 constexpr auto patience = std::chrono::seconds(testing::is_sanitized ? 120 : 40);
 
@@ -72,11 +72,11 @@ std::string repeat(const char* test, std::uint64_t seed) {
   return "HVD_PROGRAM=" + std::to_string(seed) + " test_programs --gtest_filter=" + test;
 }
 
-void play_seeds(const Wish& wish, const char* test, std::uint64_t first, std::uint64_t count) {
+void play_seeds(const Wanted& wanted, const char* test, std::uint64_t first, std::uint64_t count) {
   if (const char* one = std::getenv("HVD_PROGRAM")) {
     first = std::strtoull(one, nullptr, 10);
     count = 1;
-    std::fprintf(stderr, "%s", text_of(draw_program(first, wish)).c_str());
+    std::fprintf(stderr, "%s", text_of(draw_program(first, wanted)).c_str());
   } else if (const char* some = std::getenv("HVD_PROGRAMS")) {
     char* end = nullptr;
     first = std::strtoull(some, &end, 10);
@@ -88,7 +88,7 @@ void play_seeds(const Wish& wish, const char* test, std::uint64_t first, std::ui
   for (int player = 0; player < 4; ++player)
     players.emplace_back([&] {
       for (std::uint64_t seed; !::testing::Test::HasFailure() && (seed = next++) < first + count;)
-        EXPECT_EQ(play(draw_program(seed, wish), repeat(test, seed)), "") << "seed " << seed;
+        EXPECT_EQ(play(draw_program(seed, wanted), repeat(test, seed)), "") << "seed " << seed;
     });
   for (std::thread& player : players) player.join();
 }

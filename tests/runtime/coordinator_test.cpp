@@ -172,7 +172,7 @@ TEST(Coordinator, lets_small_ops_gather_while_batches_are_in_flight) {
   EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "batch 0", "batch 1"}));
 }
 
-TEST(Coordinator, schedules_what_is_ready_and_then_ends_the_log_at_the_first_wish_to_shut_down) {
+TEST(Coordinator, schedules_what_is_ready_and_then_ends_the_log_at_the_first_request_to_shut_down) {
   Fixture f;
   f.everybody_votes("a", floats({4}));
   f.coordinator.shut_down(Rank{1}, "");

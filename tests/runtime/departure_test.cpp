@@ -47,7 +47,7 @@ class Rig {
             [&](const Departure::WaitUntil& it) {
               return "wait for " + std::to_string(std::chrono::duration_cast<seconds>(it.when - now).count()) + " s";
             },
-            [](const Departure::SendWish& it) { return "send the wish '" + std::string(it.reason) + "'"; },
+            [](const Departure::SendRequest& it) { return "send the request '" + std::string(it.reason) + "'"; },
             [](const Departure::Warn&) { return std::string("warn"); },
             [](const Departure::AnnounceLoss& it) { return "announce the loss of " + std::to_string(it.lost.value); },
             [](const Departure::TellNeighbours& it) { return "tell neighbours of " + std::to_string(it.lost.value); },
@@ -87,9 +87,9 @@ struct Start {
 const Start connecting{"connecting", [](Rig&) {}};
 const Start connecting_late{"connecting, the log has ended", [](Rig& rig) { rig.departure.log_ended(Rank{0}, ""); }};
 const Start running{"running", [](Rig& rig) { rig.departure.connected(); }};
-const Start stopping{"running, the wish is sent", [](Rig& rig) {
+const Start stopping{"running, the request is sent", [](Rig& rig) {
                        rig.departure.connected();
-                       rig.departure.stop_wished("");
+                       rig.departure.stop_requested("");
                        rig.steps();
                      }};
 const Start doubting{"running, a batch failed as a consequence", [](Rig& rig) {
@@ -126,9 +126,9 @@ const Fact start_is_refused{"the start is refused", [](Rig& rig) {
 const Fact start_takes_too_long{"the start takes too long", [](Rig& rig) {
                                   rig.departure.start_failed({ErrorCode::timeout, "not in time"});
                                 }};
-const Fact stop_is_wished{"a stop is wished", [](Rig& rig) { rig.departure.stop_wished(""); }};
-const Fact stop_is_wished_with_a_reason{"a stop is wished for a reason",
-                                        [](Rig& rig) { rig.departure.stop_wished("MPI ends"); }};
+const Fact stop_is_requested{"a stop is requested", [](Rig& rig) { rig.departure.stop_requested(""); }};
+const Fact stop_is_requested_with_a_reason{"a stop is requested with a reason",
+                                           [](Rig& rig) { rig.departure.stop_requested("MPI ends"); }};
 const Fact log_ends_by_this_rank{"the log ends by this rank", [](Rig& rig) { rig.departure.log_ended(Rank{2}, ""); }};
 const Fact log_ends_by_another{"the log ends by another", [](Rig& rig) { rig.departure.log_ended(Rank{0}, ""); }};
 const Fact log_ends_for_a_reason{"the log ends by another for a reason",
@@ -168,8 +168,8 @@ const std::vector<Row> table{
     {connecting, links_are_there, {}},
     {connecting, start_is_refused, {"announce the loss of 2", "tell neighbours of 2", "end: unsupported"}},
     {connecting, start_takes_too_long, {"tell neighbours of 2", timeout}},
-    {connecting, stop_is_wished, {"send the wish ''"}},
-    {connecting, stop_is_wished_with_a_reason, {"send the wish 'MPI ends'"}},
+    {connecting, stop_is_requested, {"send the request ''"}},
+    {connecting, stop_is_requested_with_a_reason, {"send the request 'MPI ends'"}},
     {connecting, log_ends_by_this_rank, {}},
     {connecting, log_ends_by_another, {}},
     {connecting, log_ends_for_a_reason, {}},
@@ -183,7 +183,7 @@ const std::vector<Row> table{
     {connecting_late, links_are_there, {}},  // nothing to do; the engine then reports that there is no work
     {connecting_late, start_is_refused, {"announce the loss of 2", "tell neighbours of 2", "end: unsupported"}},
     {connecting_late, start_takes_too_long, {"tell neighbours of 2", timeout}},
-    {connecting_late, stop_is_wished, {"send the wish ''"}},
+    {connecting_late, stop_is_requested, {"send the request ''"}},
     {connecting_late, all_is_done, {}},
     {connecting_late, loss_is_announced, {"announce the loss of 1", "tell neighbours of 1", lost}},
     {connecting_late, loss_is_noticed, {"announce the loss of 3", "tell neighbours of 3", lost}},
@@ -193,8 +193,8 @@ const std::vector<Row> table{
     {running, nothing, {}},
     {running, links_are_there, {}},
     {running, start_is_refused, {}},  // a refused start comes too late when the rank is running
-    {running, stop_is_wished, {"send the wish ''", "wait for 10 s"}},
-    {running, stop_is_wished_with_a_reason, {"send the wish 'MPI ends'", "wait for 10 s"}},
+    {running, stop_is_requested, {"send the request ''", "wait for 10 s"}},
+    {running, stop_is_requested_with_a_reason, {"send the request 'MPI ends'", "wait for 10 s"}},
     {running, log_ends_by_this_rank, {}},
     {running, log_ends_by_another, {}},
     {running, log_ends_for_a_reason, {}},
@@ -210,8 +210,8 @@ const std::vector<Row> table{
     {running, seconds_pass_10, {}},
 
     {stopping, nothing, {"wait for 10 s"}},
-    {stopping, stop_is_wished, {"wait for 10 s"}},
-    {stopping, stop_is_wished_with_a_reason, {"wait for 10 s"}},
+    {stopping, stop_is_requested, {"wait for 10 s"}},
+    {stopping, stop_is_requested_with_a_reason, {"wait for 10 s"}},
     {stopping, log_ends_by_this_rank, {"wait for 10 s"}},
     {stopping, log_ends_by_another, {"wait for 10 s"}},
     {stopping, all_is_done, {"wait for 10 s"}},
@@ -225,7 +225,7 @@ const std::vector<Row> table{
     {stopping, seconds_pass_10, {"warn", "tell neighbours of 2", timeout}},
 
     {doubting, nothing, {"wait for 7 s"}},
-    {doubting, stop_is_wished, {"send the wish ''", "wait for 7 s"}},
+    {doubting, stop_is_requested, {"send the request ''", "wait for 7 s"}},
     {doubting, log_ends_by_another, {"wait for 7 s"}},
     {doubting, batch_fails, {"wait for 7 s"}},  // the first failure counts
     {doubting, loss_is_announced, {"announce the loss of 1", "tell neighbours of 1", lost}},
@@ -237,7 +237,7 @@ const std::vector<Row> table{
     {doubting, seconds_pass_7, {"announce the loss of 2", "tell neighbours of 2", lost}},
 
     {finishing, nothing, {}},
-    {finishing, stop_is_wished, {"send the wish ''", "wait for 10 s"}},
+    {finishing, stop_is_requested, {"send the request ''", "wait for 10 s"}},
     {finishing, log_ends_for_a_reason, {}},
     {finishing, all_is_done, {"leave in order", "wait for 5 s"}},
     {finishing, batch_fails, {"announce the loss of 2", "tell neighbours of 2", lost}},
@@ -252,8 +252,8 @@ const std::vector<Row> table{
     {finishing, seconds_pass_10, {}},
 
     {held_back, nothing, {"wait for 5 s"}},
-    {held_back, stop_is_wished, {shut_down}},
-    {held_back, stop_is_wished_with_a_reason, {shut_down}},
+    {held_back, stop_is_requested, {shut_down}},
+    {held_back, stop_is_requested_with_a_reason, {shut_down}},
     {held_back, log_ends_by_this_rank, {"wait for 5 s"}},
     {held_back, all_is_done, {"wait for 5 s"}},
     {held_back, batch_fails, {"wait for 5 s"}},
@@ -266,7 +266,7 @@ const std::vector<Row> table{
     {ended, nothing, {}},
     {ended, links_are_there, {}},
     {ended, start_is_refused, {}},
-    {ended, stop_is_wished, {}},
+    {ended, stop_is_requested, {}},
     {ended, log_ends_by_this_rank, {}},
     {ended, log_ends_by_another, {}},
     {ended, all_is_done, {}},
@@ -303,7 +303,7 @@ TEST(Departure, names_who_has_stopped_the_job_and_the_reason) {
     for (std::string reason : {"", "MPI ends"}) {
       Rig rig;
       rig.departure.connected();
-      rig.departure.stop_wished("");
+      rig.departure.stop_requested("");
       rig.departure.log_ended(by, reason);
       rig.departure.work_done();
       std::string who = by == Rank{2} ? "this rank" : "rank 0";
@@ -407,8 +407,8 @@ TEST(Departure, leaves_in_order_only_when_the_links_are_there) {
 
 TEST(Departure, does_not_leave_alone_while_the_links_are_made) {
   Rig rig;
-  rig.departure.stop_wished("");
-  EXPECT_EQ(rig.steps(), Steps{"send the wish ''"});
+  rig.departure.stop_requested("");
+  EXPECT_EQ(rig.steps(), Steps{"send the request ''"});
   rig.pass(Departure::answer_time);
   EXPECT_EQ(rig.steps(), Steps{});
   rig.departure.connected();
@@ -419,7 +419,7 @@ TEST(Departure, says_that_the_leader_did_not_answer_when_it_leaves_alone) {
   Rig rig;
   stopping.reach(rig);
   rig.pass(Departure::answer_time);
-  EXPECT_EQ(reason_of(rig), "the leader did not answer the wish to shut down within 10 s; this rank left alone");
+  EXPECT_EQ(reason_of(rig), "the leader did not answer the request to shut down within 10 s; this rank left alone");
 }
 
 TEST(Departure, leaves_agreed_work_only_when_it_has_not_moved_for_long_and_says_so) {
@@ -446,7 +446,7 @@ TEST(Departure, gives_agreed_work_as_long_as_a_peer_that_is_silent) {
 }
 
 TEST(Departure, keeps_its_reason_whatever_comes_after) {
-  for (const Fact* fact : {&loss_is_announced, &leader_hears_of_a_loss, &batch_fails, &stop_is_wished}) {
+  for (const Fact* fact : {&loss_is_announced, &leader_hears_of_a_loss, &batch_fails, &stop_is_requested}) {
     Rig rig;
     rig.departure.connected();
     rig.departure.loss_noticed(Rank{3});

@@ -116,15 +116,15 @@ void expect_an_end_in_time(const SimulatedJob& job) {
     for (const HandleState& handle : fate.handles) EXPECT_TRUE(handle.is_settled) << handle.name << " of rank " << rank;
     // A halted rank may be late by the time of its halt. No other delay is allowed.
     milliseconds late = fate.halted + a_look;
-    if (fate.wished) {
-      EXPECT_LE(*fate.ended, std::max(*fate.wished, *fate.began + start_time) + Departure::answer_time + late);
+    if (fate.requested) {
+      EXPECT_LE(*fate.ended, std::max(*fate.requested, *fate.began + start_time) + Departure::answer_time + late);
     }
     if (fate.doubted) {
       EXPECT_LE(*fate.ended, *fate.doubted + peer_timeout + late);
     }
     if (fate.held) {
       EXPECT_LE(*fate.ended, *fate.held + Departure::time_to_end + late);
-      EXPECT_TRUE(!fate.wished || *fate.wished >= *fate.held || fate.halted > milliseconds(0));
+      EXPECT_TRUE(!fate.requested || *fate.requested >= *fate.held || fate.halted > milliseconds(0));
     }
   }
 }

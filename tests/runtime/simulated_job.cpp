@@ -145,7 +145,7 @@ class SimulatedRank {
   const Rank me_;
   Departure departure_;
   std::optional<Time> due_;
-  std::optional<std::string> wish_;
+  std::optional<std::string> request_;
   std::optional<Rank> lost_;
   std::vector<std::size_t> inbox_;
   std::map<std::int32_t, std::string> names_;  // name of the operation of each slot
@@ -251,7 +251,7 @@ std::optional<Time> SimulatedRank::due() const {
 // Looks once at everything that may have changed, in the order of the engine. True if anything has changed.
 bool SimulatedRank::look() {
   if (departure_.phase() == Departure::Phase::held_back) {
-    if (wish_) departure_.stop_wished(*wish_);
+    if (request_) departure_.stop_requested(*request_);
     return follow_departure();
   }
   if (departure_.phase() == Departure::Phase::connecting) connect();
@@ -288,9 +288,9 @@ void SimulatedRank::submit() {
 }
 
 void SimulatedRank::stop(const std::string& reason) {
-  if (fate.is_dead || wish_) return;
-  wish_ = reason;
-  fate.wished = job_.now_;
+  if (fate.is_dead || request_) return;
+  request_ = reason;
+  fate.requested = job_.now_;
 }
 
 void SimulatedRank::notice_loss(Rank peer) {
@@ -418,7 +418,7 @@ bool SimulatedRank::hear_of_the_end() {
     else departure_.loss_noticed(*lost_);
   }
   if (departure_.has_log_ended() && batches_.empty()) departure_.work_done();
-  if (wish_) departure_.stop_wished(*wish_);
+  if (request_) departure_.stop_requested(*request_);
   return false;
 }
 
@@ -438,7 +438,7 @@ void SimulatedRank::carry_out(const Departure::Step& step) {
   std::visit(Overloaded{
                  [](const Departure::GoOn&) {},
                  [](const Departure::WaitUntil&) {},
-                 [&](const Departure::SendWish& it) {
+                 [&](const Departure::SendRequest& it) {
                    send(ShutdownRequest{it.reason});
                    comes_to_harm(Moment::as_it_stops);
                  },

@@ -83,7 +83,7 @@ struct Fate {
   bool was_connected = false;
   bool is_in_order = false;
   bool has_left_alone = false;
-  std::optional<Time> began, wished, doubted, held, ended;
+  std::optional<Time> began, requested, doubted, held, ended;
   milliseconds halted{};
   std::vector<HandleState> handles;
 };

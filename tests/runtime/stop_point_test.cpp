@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using testing::Ensemble;
 using testing::RankThread;
 
-TEST(StopPoint, is_the_first_wish_of_any_rank_and_comes_once) {
+TEST(StopPoint, is_the_first_request_of_any_rank_and_comes_once) {
   std::vector<std::string> log;
   ProcessSets sets(4);
   Coordinator::Settings settings;
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(nodes_of, StopsOn,
                          ::testing::Values(std::vector{1}, std::vector{3}, std::vector{2, 1}, std::vector{1, 1, 1}));
 
 // A rank that reduces step after step until it is told to stop. The result is the last step that it did.
-int steps_until_the_stop(Runtime& runtime, int wisher, int wishes_at) {
+int steps_until_the_stop(Runtime& runtime, int asker, int asks_at) {
   Signature signature;
   signature.shape = {8};
   std::vector<float> data(8);
@@ -87,20 +87,20 @@ int steps_until_the_stop(Runtime& runtime, int wisher, int wishes_at) {
       runtime.handles().release(*cell);
       runtime.release(*use.operation);
     }
-    if (runtime.world().rank.value == wisher && step == wishes_at)
-      runtime.wish_stop_point(StopCause::program, "enough");
+    if (runtime.world().rank.value == asker && step == asks_at)
+      runtime.request_stop_point(StopCause::program, "enough");
     auto stops = runtime.should_stop(0);
     if (!stops || *stops) return stops ? step : -1;
   }
   return -2;
 }
 
-TEST_P(StopsOn, all_ranks_stop_at_the_same_step_whoever_wished_it) {
+TEST_P(StopsOn, all_ranks_stop_at_the_same_step_whichever_rank_asked_for_it) {
   const int ranks = std::accumulate(GetParam().begin(), GetParam().end(), 0);
   for (unsigned seed = 0; seed < 8; ++seed) {
     std::mt19937 random(seed);
-    const int wisher = static_cast<int>(random() % static_cast<unsigned>(ranks));
-    const int wishes_at = 1 + static_cast<int>(random() % 20);
+    const int asker = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    const int asks_at = 1 + static_cast<int>(random() % 20);
     Ensemble ensemble(testing::made_up_world(GetParam()));
     std::vector<std::optional<connections::NetListener>> listeners(static_cast<std::size_t>(ranks));
     if (GetParam().size() > 1) {
@@ -124,11 +124,11 @@ TEST_P(StopsOn, all_ranks_stop_at_the_same_step_whoever_wished_it) {
       parts.net = std::exchange(listeners[me], std::nullopt);
       auto runtime = Runtime::start(std::move(parts), Deadline::after(30s));
       ASSERT_TRUE(runtime) << runtime.error().message;
-      stopped[me] = steps_until_the_stop(**runtime, wisher, wishes_at);
+      stopped[me] = steps_until_the_stop(**runtime, asker, asks_at);
       (*runtime)->stop();
     });
     for (int step : stopped) EXPECT_EQ(step, stopped.front()) << "seed " << seed;
-    EXPECT_GE(stopped.front(), wishes_at);
+    EXPECT_GE(stopped.front(), asks_at);
   }
 }
 

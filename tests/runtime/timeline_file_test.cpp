@@ -48,7 +48,7 @@ TEST_F(ATraceFile, is_an_array_after_every_event) {
   TraceFile file = create();
   EXPECT_EQ(events_in(path_), 0);
   // few events, because the whole file is parsed again after each event
-  const int events = testing::is_sanitized ? 120 : 300;
+  const int events = testing::is_sanitized ? 60 : 300;
   std::mt19937 random(7);
   for (int number = 0; number < events; ++number) {
     std::size_t bytes = number % 10 == 0 ? TraceFile::longest_event : random() % 2000;
@@ -104,7 +104,7 @@ pid_t start_writer(const std::string& path, int to_parent) {
 
 TEST_F(ATraceFile, is_an_array_when_its_writer_is_killed_at_a_random_moment) {
   std::mt19937 random(11);
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < (testing::is_sanitized ? 12 : 50); ++round) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     pid_t child = start_writer(path_, ends[1]);

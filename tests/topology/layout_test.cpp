@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "made_up_world.hpp"
+#include "sanitized.hpp"
 
 namespace hvd::topology {
 namespace {
@@ -97,6 +98,9 @@ TEST(LayoutDeathTest, is_not_made_for_a_rank_outside_of_it) {
   EXPECT_DEATH((void)layout_of(world, set), "not in it");
 }
 
+// From how many ranks a layout of many thousand ranks is looked at.
+constexpr int few = testing::is_sanitized ? 4 : 20, many = 2 * few;
+
 // Checks properties of the layout that hold for every shape. Checks them as seen by `viewpoints` ranks, evenly spread.
 void check_properties(World world, int viewpoints) {
   int step = std::max(1, world.size() / viewpoints);
@@ -120,21 +124,21 @@ void check_properties(World world, int viewpoints) {
 
 TEST(Layout, of_4608_nodes_with_6_ranks_each_holds_its_promises) {
   std::vector<int> shape(4608, 6);
-  check_properties(made_up_world(shape), 40);
-  check_properties(made_up_world(shape, Placement::cyclic), 40);
+  check_properties(made_up_world(shape), many);
+  check_properties(made_up_world(shape, Placement::cyclic), many);
 }
 
 TEST(Layout, of_27648_ranks_on_uneven_nodes_holds_its_promises) {
   std::vector<int> shape;
   for (int left = 27648, next = 1; left > 0; left -= shape.back(), next = next % 8 + 1)
     shape.push_back(std::min(next, left));
-  check_properties(made_up_world(shape), 40);
-  check_properties(made_up_world(shape, Placement::cyclic), 40);
+  check_properties(made_up_world(shape), many);
+  check_properties(made_up_world(shape, Placement::cyclic), many);
 }
 
 TEST(Layout, of_27648_ranks_on_one_node_or_one_each_holds_its_promises) {
-  check_properties(made_up_world({27648}), 20);
-  check_properties(made_up_world(std::vector<int>(27648, 1)), 20);
+  check_properties(made_up_world({27648}), few);
+  check_properties(made_up_world(std::vector<int>(27648, 1)), few);
 }
 
 TEST(Layout, of_every_small_shape_holds_its_promises) {

@@ -8,7 +8,7 @@
 //    soon as the first rank listens.
 // 2. The first rank waits for the others. If nobody has come for `patience`, or for a sixth of the time that is left,
 //    it goes on without the missing ranks, and posts a notice of that under another name. A rank that finds this
-//    notice, or does not find the first rank for that long, goes alone from then on.
+//    notice, or does not find the first rank for that long, asks the store itself from then on.
 // 3. The answer is a descriptor of memory that holds the table, or an error.
 #include <chrono>
 #include <functional>
@@ -49,7 +49,8 @@ class NodeCircle {
   std::vector<BroughtCard> gather(std::string_view key, Deadline deadline);
   void hand_out(const Result<Buffer>& table);
 
-  // For the other ranks: returns the table. Returns nullopt if this rank has to go alone; leads() is true from then on.
+  // For the other ranks: returns the table. Returns nullopt if this rank has to ask the store itself; leads() is true
+  // from then on.
   std::optional<Result<Buffer>> bring(const BroughtCard& card, std::string_view key, Deadline deadline);
 
  private:

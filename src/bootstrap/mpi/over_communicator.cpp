@@ -55,12 +55,12 @@ bool reaches_pmix_server(const Environment& environment) {
 bool goes_before_pmix(const Environment& environment, const Config& config) {
   auto launch = innermost_launch(environment);
   if (!launch || row_of(launch->launcher).serves == Serves::pmi || launch->size == 1) return false;
-  MpiWish wish = mpi_wish(config);
-  if (wish.when == MpiWish::When::never) return false;
-  if (wish.when == MpiWish::When::between_nodes && !may_span_nodes(*launch, environment)) return false;
+  MpiUse use = mpi_use(config);
+  if (use.when == MpiUse::When::never) return false;
+  if (use.when == MpiUse::When::between_nodes && !may_span_nodes(*launch, environment)) return false;
   auto process = mpi::Process::open(environment, config);
   if (!process || (*process)->is_running() || !(*process)->must_initialize_pmix()) return false;
-  return wish.when == MpiWish::When::always || !has_bridge_of_containers(environment);
+  return use.when == MpiUse::When::always || !has_bridge_of_containers(environment);
 }
 
 // Limits the time of MPI_Init. Nobody can cancel an MPI_Init that waits for a rank which does not come. At the deadline

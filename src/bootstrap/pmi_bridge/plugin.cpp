@@ -36,7 +36,10 @@ class ByVisits final : public Bootstrap {
     environment_ = environment;
     auto rank = environment.number("HOROVOD_RANK"), size = environment.number("HOROVOD_SIZE");
     if (!rank || !size || *rank >= *size)
-      return Error(ErrorCode::invalid_argument, "HOROVOD_RANK and HOROVOD_SIZE are no rank and size");
+      return Error(
+          ErrorCode::invalid_argument,
+          "expected a rank and a larger size, found HOROVOD_RANK=" + environment.get("HOROVOD_RANK").value_or("") +
+              " and HOROVOD_SIZE=" + environment.get("HOROVOD_SIZE").value_or(""));
     identity_ = Identity{Rank{*rank}, *size, ""};
     Deadline deadline = start_deadline(config);
     auto store = enter(deadline);

@@ -63,7 +63,7 @@ class Traced final : public Bootstrap {
     log::trace("bootstrap " + std::string(name()) + ": begin the exchange " + std::string(key));
     (void)timed("exchange " + std::string(key), [&]() -> Status {
       cards = inner_->exchange(key, card, deadline);
-      if (!cards) return Error(ErrorCode::unsupported, "by put, fence and get");
+      if (!cards) return Error(ErrorCode::unsupported, "not done in one step; cards travel by put, fence and get");
       return *cards ? Status() : cards->error();
     });
     return cards;

@@ -26,7 +26,7 @@ struct Chosen {
 
 // Chooses a bootstrap and joins the job with it. May be called again in a process once the last choice was destroyed;
 // keeping one choice per process is cheaper. If a detected bootstrap cannot be used (its library is missing, its server
-// is gone) and another launcher has also left its variables, the next bootstrap is tried and a notice tells of this.
+// is gone) and another launcher has also left its variables, the next bootstrap is tried and a notice reports this.
 // Such a search never ends with `single`: N jobs of one rank each would follow.
 Result<Chosen> choose(const Environment& environment, const Config& config, std::vector<Notice>& notices);
 // For tests: chooses among `makers` in place of the registered bootstraps.

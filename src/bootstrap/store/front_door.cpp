@@ -23,7 +23,7 @@ Status FrontDoor::open(posix::WatchList& events, std::vector<int> listeners, std
   most_ = most;
   patience_ = patience;
   clock_ = posix::FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!clock_) return system_error("timerfd_create", errno);
+  if (!clock_) return system_error("cannot limit the time of new connections (timerfd_create)", errno);
   HVD_RETURN_IF_ERROR(events.add(clock_.get(), of_clock));
   for (int listener : listeners_) HVD_RETURN_IF_ERROR(events.add(listener, of_listeners));
   return {};
@@ -61,8 +61,8 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
   return overdue;
 }
 
-// The poll is level-triggered. If a listener were watched while nobody may come in, it would wake its owner again and
-// again.
+// The poll is level-triggered: if a listener were watched while no connection may be accepted, it would wake its owner
+// again and again.
 void FrontDoor::set_open(bool open) {
   if (open == is_open_) return;
   is_open_ = open;

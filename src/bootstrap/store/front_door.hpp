@@ -1,8 +1,9 @@
 #pragma once
-// The door of a server. It holds the strangers: connections that have come in, but have not proven yet that they belong
-// to the job. The number of strangers is limited. At the limit no other connection is let in, and the kernel queues
-// newcomers (net.core.somaxconn of them) until a stranger has proven itself, has ended or has had its time. No stranger
-// is put out to make room: most likely all of them are ranks of the job, which come many at once.
+// Decides when a server accepts connections. It knows the strangers: connections that the server has accepted, but that
+// have not proven yet that they belong to the job. Their number is limited. At the limit no other connection is
+// accepted, and the kernel queues new ones (net.core.somaxconn of them) until a stranger has proven itself, has ended
+// or has used up its time. No stranger is closed to make room: most likely all of them are ranks of the job, many of
+// which connect at the same time.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,24 +20,24 @@ namespace hvd::bootstrap {
 // Used by one thread.
 class FrontDoor {
  public:
-  // The numbers of the door's own events. Connections have larger numbers, which rise.
+  // The numbers of this object's own events. Connections have larger numbers, and each new one has a higher number.
   static constexpr std::uint64_t of_listeners = 0, of_clock = 1;
   static constexpr std::size_t spare_places = 128;  // room for connections of processes that are not ranks
 
-  // The listeners belong to the owner and must stay open as long as the door exists.
+  // The listeners belong to the owner and must stay open as long as this object exists.
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
               std::chrono::milliseconds patience);
 
   // True if another connection may be accepted. The owner asks before it accepts each one.
   bool is_open() const { return is_open_; }
-  void let_in(std::uint64_t number);
+  void let_in(std::uint64_t number);  // called when the owner has accepted a connection
   bool has(std::uint64_t number) const { return strangers_.contains(number); }
   // Called when the connection has proven itself, or has ended.
   void let_go(std::uint64_t number);
-  // Called when no descriptor was left. The door stays closed for a moment, and then the owner may try again.
+  // Called when no descriptor was left. For a moment no connection is accepted, and then the owner may try again.
   void rest();
-  // For an event of the clock: returns the connections whose time is over. The owner must read what they said meanwhile
-  // before it puts them out.
+  // For an event of the clock: returns the connections whose time is over. The owner must read what they have sent
+  // meanwhile before it closes them.
   std::vector<std::uint64_t> look_at_clock();
 
  private:

@@ -21,7 +21,7 @@
 
 namespace hvd::bootstrap {
 
-// The facts about itself that a client sends when it comes in.
+// The facts about itself that a client sends when it has connected.
 struct StoreGuest {
   std::uint32_t wire_version = 0;
   std::int32_t rank = -1;
@@ -40,12 +40,12 @@ class StoreSeats {
   };
   explicit StoreSeats(Options options);
 
-  // Called when a client has proven that it belongs to the job. Answers `welcome` or `failed`. True if the client is
-  // in.
+  // Called when a client has proven that it belongs to the job. Answers `welcome` or `failed`. True if the client has
+  // a seat.
   bool seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest);
   bool is_seated(std::uint64_t connection) const { return clients_.contains(connection); }
   bool is_empty() const { return clients_.empty(); }
-  // Handles a message of a client that is in. False if the message breaks the protocol.
+  // Handles a message of a client that has a seat. False if the message breaks the protocol.
   bool handle(std::uint64_t connection, ConstBytes message);
   // Called when a connection has ended. `why` completes "rank 3 …". The end does not count for a rank that has left.
   void left(std::uint64_t connection, std::string_view why);
@@ -81,7 +81,7 @@ class StoreSeats {
     std::vector<bool> has;
     int arrived = 0;
     std::set<std::uint64_t> about_to_ask;  // connections that have brought cards but have not asked for the table yet
-    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // who waits for the table: connection, ticket
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> waiting;  // wait for the table: connection, ticket
   };
 
   Seated& seat_of(Rank rank) { return seats_[static_cast<std::size_t>(rank.value)]; }

@@ -297,7 +297,7 @@ Result<std::unique_ptr<TcpStoreThread>> TcpStoreThread::start(TcpStoreServer::Op
   std::unique_ptr<TcpStoreThread> made(new TcpStoreThread);
   made->server_ = std::move(*server);
   made->stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (made->stop_ < 0) return system_error("eventfd", errno);
+  if (made->stop_ < 0) return system_error("cannot start the store of the ranks (eventfd)", errno);
   try {
     made->thread_ = std::thread([server = made->server_.get(), stop = made->stop_] {
       Deadline end = Deadline::never();

@@ -43,7 +43,7 @@ class TcpStoreServer {
   // The descriptor is readable when serve() has something to do. The owner adds it to its poll(). It is close-on-exec.
   int descriptor() const;
   void serve();
-  // True if no rank is in that could ask for something.
+  // True if no client is connected that could ask for something.
   bool is_idle() const;
   // Called when the owner saw the process of a rank end. `how` is a text like "exited with code 3". The call does no
   // harm for a rank that has done its part.

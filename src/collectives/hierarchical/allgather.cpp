@@ -22,9 +22,9 @@ class Allgather final : public Task {
         has_rail_(team.rail != nullptr),
         shares_(team, collective),
         pipeline_(team),
-        first_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)),
-        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.rail)),
-        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
+        first_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)),
+        middle_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.rail)),
+        last_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
@@ -107,8 +107,8 @@ class Allgather final : public Task {
     return begin(last_, turn);
   }
 
-  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Turn& turn) {
-    Task& task = tasks[turn.lane].with_counts(counts_);
+  Task* begin(std::array<StageTasks, Pipeline::track_count>& tasks, const Turn& turn) {
+    Task& task = tasks[turn.track].with_counts(counts_);
     task.restart(from_, to_, turn.place);
     return &task;
   }
@@ -127,7 +127,7 @@ class Allgather final : public Task {
   const bool has_rail_;
   NodeShares shares_;
   Pipeline pipeline_;
-  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  std::array<StageTasks, Pipeline::track_count> first_, middle_, last_;
   SegmentArray in_, out_;
   Scratch unwanted_;
   std::vector<Segment> from_, to_;

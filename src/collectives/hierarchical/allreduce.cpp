@@ -20,10 +20,10 @@ class Allreduce final : public Task {
         chunk_hint_(shares_.chunk_count(0)),
         pipeline_(team),
         first_(
-            per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, chunk_hint_), team.node)),
-        middle_(per_lane<StageTasks>(stage_of(collective, Verb::allreduce, Scales::after, shares_.full_share(0)),
-                                     team.rail)),
-        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
+            per_track<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, chunk_hint_), team.node)),
+        middle_(per_track<StageTasks>(stage_of(collective, Verb::allreduce, Scales::after, shares_.full_share(0)),
+                                      team.rail)),
+        last_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
@@ -53,18 +53,18 @@ class Allreduce final : public Task {
       case Stage::first: {
         shares_.append_padded(in_, turn.chunk, from_);
         if (has_rail_) to_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
-        return begin(shares_.node_task(first_[turn.lane], turn.chunk), turn);
+        return begin(shares_.node_task(first_[turn.track], turn.chunk), turn);
       }
       case Stage::middle: {
         if (!has_rail_) return nullptr;
         from_.push_back(share(turn, shares_.count(turn.chunk, local_rank_)));
         to_ = from_;
-        return begin(middle_[turn.lane].any_size(), turn);
+        return begin(middle_[turn.track].any_size(), turn);
       }
       default: {
         if (has_rail_) from_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
         shares_.append_padded(out_, turn.chunk, to_);
-        return begin(shares_.node_task(last_[turn.lane], turn.chunk), turn);
+        return begin(shares_.node_task(last_[turn.track], turn.chunk), turn);
       }
     }
   }
@@ -73,7 +73,7 @@ class Allreduce final : public Task {
     return &task;
   }
   Segment share(const Turn& turn, std::int64_t count) {
-    return shares_.padded_segment(memory_[turn.lane], turn.chunk, count);
+    return shares_.padded_segment(memory_[turn.track], turn.chunk, count);
   }
 
   const DataType dtype_;
@@ -82,8 +82,8 @@ class Allreduce final : public Task {
   RailShares shares_;
   const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
-  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
-  std::array<Scratch, Pipeline::lane_count> memory_;  // this rank's share, including padding
+  std::array<StageTasks, Pipeline::track_count> first_, middle_, last_;
+  std::array<Scratch, Pipeline::track_count> memory_;  // this rank's share, including padding
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;
 };

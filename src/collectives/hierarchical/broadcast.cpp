@@ -17,12 +17,12 @@ class Broadcast final : public Task {
         shares_(team, collective.dtype, collective.count),
         chunk_hint_(shares_.chunk_count(0)),
         pipeline_(team),
-        first_(per_lane<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, chunk_hint_, root_on_node_),
-                                    team.node)),
-        middle_(per_lane<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, shares_.full_share(0),
-                                              Seat{team.node_of[static_cast<std::size_t>(collective.root.value)]}),
-                                     team.rail)),
-        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
+        first_(per_track<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, chunk_hint_, root_on_node_),
+                                     team.node)),
+        middle_(per_track<StageTasks>(stage_of(collective, Verb::broadcast, Scales::none, shares_.full_share(0),
+                                               Seat{team.node_of[static_cast<std::size_t>(collective.root.value)]}),
+                                      team.rail)),
+        last_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, chunk_hint_), team.node)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
@@ -51,7 +51,7 @@ class Broadcast final : public Task {
         if (is_root_) in_.append_range(begin_at, count, from_);
         if (!is_root_) append_kept(turn, begin_at, count, to_);
         else if (out_.count() != 0) out_.append_range(begin_at, count, to_);
-        return begin(first_[turn.lane].any_size(), turn);
+        return begin(first_[turn.track].any_size(), turn);
       }
       case Stage::middle: {
         if (!has_rail_) return nullptr;
@@ -59,13 +59,13 @@ class Broadcast final : public Task {
         if (!is_roots_node()) to_.push_back(share(turn, count));
         else if (is_root_) in_.append_range(begin_at, count, from_);
         else append_kept(turn, begin_at, count, from_);
-        return begin(middle_[turn.lane].any_size(), turn);
+        return begin(middle_[turn.track].any_size(), turn);
       }
       default: {
         if (is_roots_node()) return nullptr;
         if (has_rail_) from_.push_back(share(turn, shares_.padded_count(chunk, local_rank_)));
         shares_.append_padded(out_, chunk, to_);
-        return begin(shares_.node_task(last_[turn.lane], chunk), turn);
+        return begin(shares_.node_task(last_[turn.track], chunk), turn);
       }
     }
   }
@@ -75,7 +75,7 @@ class Broadcast final : public Task {
   }
 
   Segment share(const Turn& turn, std::int64_t count) {
-    return shares_.padded_segment(memory_[turn.lane], turn.chunk, count);
+    return shares_.padded_segment(memory_[turn.track], turn.chunk, count);
   }
 
   // Adds this rank's output. If this rank needs no output, adds other memory from which it can pass the data on.
@@ -85,7 +85,7 @@ class Broadcast final : public Task {
     out_.visit(begin_at, count, [&](std::byte* data, std::int64_t part) {
       if (data == nullptr)
         data =
-            memory_[turn.lane].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
+            memory_[turn.track].reserve(static_cast<std::size_t>(shares_.chunk_elements()) * element_bytes) + position;
       position += static_cast<std::size_t>(part) * element_bytes;
       to.push_back({TensorView{data, part, dtype_}});
     });
@@ -98,10 +98,10 @@ class Broadcast final : public Task {
   RailShares shares_;
   const std::int64_t chunk_hint_;  // a typical size of a chunk, for the plans of the stages
   Pipeline pipeline_;
-  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  std::array<StageTasks, Pipeline::track_count> first_, middle_, last_;
   // On the root's node: data that are only passed on, by their place in the chunk. On the other nodes: this rank's
   // share, including padding.
-  std::array<Scratch, Pipeline::lane_count> memory_;
+  std::array<Scratch, Pipeline::track_count> memory_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;
 };

@@ -17,7 +17,7 @@ void Pipeline::restart(std::int64_t chunks, Sequence sequence) {
   sequence_ = sequence;
   chunks_ = chunks;
   node_turns_ = rail_turns_ = finished_ = 0;
-  for (Lane& lane : lanes_) lane = Lane{};
+  for (Track& track : tracks_) track = Track{};
 }
 
 std::optional<Turn> Pipeline::next() {
@@ -30,7 +30,7 @@ std::optional<Turn> Pipeline::next() {
 }
 
 std::int64_t Pipeline::first_ones() const {
-  return std::min(chunks_, static_cast<std::int64_t>(lane_count));
+  return std::min(chunks_, static_cast<std::int64_t>(track_count));
 }
 
 // Returns the stage and the chunk at this position in the node's order.
@@ -45,46 +45,46 @@ std::pair<Stage, std::int64_t> Pipeline::on_node(std::int64_t place) const {
 std::optional<Turn> Pipeline::next_on_node() {
   if (node_turns_ == 2 * chunks_) return std::nullopt;
   auto [stage, chunk] = on_node(node_turns_);
-  Lane& lane = lane_of(chunk);
-  if (stage == Stage::last && lane.at(Stage::middle).state != State::done) return std::nullopt;
+  Track& track = track_of(chunk);
+  if (stage == Stage::last && track.at(Stage::middle).state != State::done) return std::nullopt;
   if (stage == Stage::first) {
-    if (lane.chunk >= 0 && lane.at(Stage::last).state != State::done) return std::nullopt;
-    lane = Lane{};
-    lane.chunk = chunk;
+    if (track.chunk >= 0 && track.at(Stage::last).state != State::done) return std::nullopt;
+    track = Track{};
+    track.chunk = chunk;
   }
   return turn_of(stage, chunk, node_turns_);
 }
 
 std::optional<Turn> Pipeline::next_on_rail() {
   if (rail_turns_ == chunks_) return std::nullopt;
-  Lane& lane = lane_of(rail_turns_);
-  if (lane.chunk != rail_turns_ || lane.at(Stage::first).state != State::done) return std::nullopt;
+  Track& track = track_of(rail_turns_);
+  if (track.chunk != rail_turns_ || track.at(Stage::first).state != State::done) return std::nullopt;
   return turn_of(Stage::middle, rail_turns_, rail_turns_);
 }
 
 Turn Pipeline::turn_of(Stage stage, std::int64_t chunk, std::int64_t place) const {
-  return {stage, chunk, static_cast<std::size_t>(chunk) % lane_count,
+  return {stage, chunk, static_cast<std::size_t>(chunk) % track_count,
           Sequence{(sequence_.value << bits_for_place) + static_cast<std::uint64_t>(place)}};
 }
 
 void Pipeline::started(const Turn& turn, Task* task) {
   ++(turn.stage == Stage::middle ? rail_turns_ : node_turns_);
-  Lane& lane = lane_of(turn.chunk);
-  lane.at(turn.stage) = {State::running, task};
-  if (task == nullptr) set_done(lane, turn.stage);
+  Track& track = track_of(turn.chunk);
+  track.at(turn.stage) = {State::running, task};
+  if (task == nullptr) set_done(track, turn.stage);
 }
 
-void Pipeline::set_done(Lane& lane, Stage stage) {
-  lane.at(stage).state = State::done;
+void Pipeline::set_done(Track& track, Stage stage) {
+  track.at(stage).state = State::done;
   if (stage == Stage::last) ++finished_;
 }
 
 // Returns true if a stage has become done.
 bool Pipeline::step_running() {
   bool moves = false;
-  for (Lane& lane : lanes_)
+  for (Track& track : tracks_)
     for (Stage stage : stages) {
-      StageOfLane& running = lane.at(stage);
+      StageOfTrack& running = track.at(stage);
       if (running.state != State::running) continue;
       Progress progress = running.task->step();
       if (progress == Progress::failed) {
@@ -92,7 +92,7 @@ bool Pipeline::step_running() {
         return false;
       }
       if (progress != Progress::done) continue;
-      set_done(lane, stage);
+      set_done(track, stage);
       moves = true;
     }
   return moves;
@@ -104,9 +104,9 @@ Progress Pipeline::progress() const {
 }
 
 Seat Pipeline::waiting_for() const {
-  for (const Lane& lane : lanes_)
+  for (const Track& track : tracks_)
     for (Stage stage : stages) {
-      const StageOfLane& running = lane.stages[static_cast<std::size_t>(stage)];
+      const StageOfTrack& running = track.stages[static_cast<std::size_t>(stage)];
       if (running.state != State::running) continue;
       Seat seat = running.task->waiting_for();
       const Team& stage_team = stage == Stage::middle ? *team_.rail : *team_.node;

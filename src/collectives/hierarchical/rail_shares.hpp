@@ -82,8 +82,8 @@ class RailShares {
   std::int64_t end_in_chunk(std::int64_t chunk, int rails) const {
     return std::min(chunk_count(chunk), rails * full_share(chunk));
   }
-  // Rounds a share up. The bytes of short shares cost nothing. Of longer shares at most a fifth is padding: there are
-  // four sizes per octave.
+  // Rounds a share up: a short one to a power of two, since a few bytes more cost nothing. From one power of two to the
+  // next there are four sizes for longer shares, so at most a fifth of such a share is padding.
   static std::int64_t rounded(std::int64_t share, bool is_short) {
     if (is_short) return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share)));
     std::int64_t step = 1;

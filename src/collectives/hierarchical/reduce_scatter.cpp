@@ -22,9 +22,9 @@ class ReduceScatter final : public Task {
         has_rail_(team.rail != nullptr),
         shares_(team, collective),
         pipeline_(team),
-        first_(per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, 0), team.node)),
-        middle_(per_lane<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::after, 0), team.rail)),
-        last_(per_lane<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
+        first_(per_track<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::before, 0), team.node)),
+        middle_(per_track<StageTasks>(stage_of(collective, Verb::reduce_scatter, Scales::after, 0), team.rail)),
+        last_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
@@ -65,7 +65,7 @@ class ReduceScatter final : public Task {
         counts_[static_cast<std::size_t>(rail)] += shares_.carried(turn.chunk, node, rail);
         shares_.append_carried(in_, turn.chunk, node, rail, from_);
       }
-    append_memory(node_sums_[turn.lane], counts_[static_cast<std::size_t>(local_rank_)], to_);
+    append_memory(node_sums_[turn.track], counts_[static_cast<std::size_t>(local_rank_)], to_);
     return begin(first_, turn);
   }
 
@@ -75,9 +75,9 @@ class ReduceScatter final : public Task {
       counts_.push_back(shares_.carried(turn.chunk, node, local_rank_));
       all += counts_.back();
     }
-    append_memory(node_sums_[turn.lane], all, from_);
+    append_memory(node_sums_[turn.track], all, from_);
     if (shares_.is_own(turn.chunk)) append_own(turn.chunk);
-    else append_memory(totals_[turn.lane], counts_[static_cast<std::size_t>(shares_.my_node())], to_);
+    else append_memory(totals_[turn.track], counts_[static_cast<std::size_t>(shares_.my_node())], to_);
     return begin(middle_, turn);
   }
 
@@ -85,7 +85,7 @@ class ReduceScatter final : public Task {
     counts_.assign(shares_.members().size(), 0);
     for (int rail = 0; rail < shares_.rails(); ++rail)
       counts_[static_cast<std::size_t>(rail)] = shares_.carried(turn.chunk, shares_.my_node(), rail);
-    append_memory(totals_[turn.lane], counts_[static_cast<std::size_t>(local_rank_)], from_);
+    append_memory(totals_[turn.track], counts_[static_cast<std::size_t>(local_rank_)], from_);
     for (Seat seat : shares_.members()) {
       std::int64_t count = shares_.piece_count(turn.chunk, seat);
       if (seat == me_) append_own(turn.chunk);
@@ -94,8 +94,8 @@ class ReduceScatter final : public Task {
     return begin(last_, turn);
   }
 
-  Task* begin(std::array<StageTasks, Pipeline::lane_count>& tasks, const Turn& turn) {
-    Task& task = tasks[turn.lane].with_counts(counts_);
+  Task* begin(std::array<StageTasks, Pipeline::track_count>& tasks, const Turn& turn) {
+    Task& task = tasks[turn.track].with_counts(counts_);
     task.restart(from_, to_, turn.place);
     return &task;
   }
@@ -114,9 +114,9 @@ class ReduceScatter final : public Task {
   const bool has_rail_;
   NodeShares shares_;
   Pipeline pipeline_;
-  std::array<StageTasks, Pipeline::lane_count> first_, middle_, last_;
+  std::array<StageTasks, Pipeline::track_count> first_, middle_, last_;
   // The parts that this rank's rail carries for all nodes, and the part that it has brought for this node.
-  std::array<Scratch, Pipeline::lane_count> node_sums_, totals_;
+  std::array<Scratch, Pipeline::track_count> node_sums_, totals_;
   SegmentArray in_, out_;
   std::vector<Segment> from_, to_;
   std::vector<std::int64_t> counts_;

@@ -16,13 +16,13 @@ std::unique_ptr<Task> plan_allgather(const Collective& collective, Team& team);
 std::unique_ptr<Task> plan_reduce_scatter(const Collective& collective, Team& team);
 std::unique_ptr<Task> plan_barrier(const Collective& collective, Team& team);
 
-// Returns an array with one object for each lane.
+// Returns an array with one object for each track.
 template <typename T, typename... Arguments>
-std::array<T, Pipeline::lane_count> per_lane(const Arguments&... arguments) {
-  return [&]<std::size_t... lane>(std::index_sequence<lane...>) {
-    return std::array<T, Pipeline::lane_count>{((void)lane, T(arguments...))...};
+std::array<T, Pipeline::track_count> per_track(const Arguments&... arguments) {
+  return [&]<std::size_t... track>(std::index_sequence<track...>) {
+    return std::array<T, Pipeline::track_count>{((void)track, T(arguments...))...};
   }
-  (std::make_index_sequence<Pipeline::lane_count>());
+  (std::make_index_sequence<Pipeline::track_count>());
 }
 
 }  // namespace hvd::collectives::hierarchical

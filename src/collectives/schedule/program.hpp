@@ -44,7 +44,7 @@ struct Programs {
 // How a batch is cut. It is equal on all ranks, even if their processors differ.
 struct Cut {
   std::size_t chunk_bytes;
-  int lanes = 4;  // chunks that are under way at the same time
+  int tracks = 4;  // chunks that are under way at the same time
 
   // All chunks under way should stay in a core's cache while they are packed, sent, received and reduced. On the other
   // hand, with many seats the parts for each seat should not become short.

@@ -1,15 +1,15 @@
 // Runs programs over the chunks of a batch, several chunks at the same time.
 //
-// The life of a chunk in a lane:
+// The life of a chunk in a track:
 //  1. Pack: the chunk's elements that this seat contributes are stored in the work area, prescaled. If the chunk is one
 //     piece of the output tensor, that piece is the work area, so large tensors are never copied. Otherwise the work
 //     area is scratch memory.
 //  2. Rounds, one after the other. A round that receives begins when all earlier sends of the chunk are done, so no
 //     byte changes while a peer reads it. Data to be reduced arrive in other memory than the work area.
-//  3. When all sends are done: unpack the elements that this seat is to get, and take the next chunk of the lane (chunk
-//     + lanes).
+//  3. When all sends are done: unpack the elements that this seat is to get. Then the track begins its next chunk; its
+//     number is larger by the number of tracks.
 // A message is tagged with its batch, its chunk, and its number among the messages from its sender to its receiver in
-// this chunk. (The numbers of rounds differ between seats.) So the lanes of a rank may run ahead of each other and of
+// this chunk. (The numbers of rounds differ between seats.) So the tracks of a rank may run ahead of each other and of
 // other ranks. An empty message is neither sent nor received; only the messages of a barrier are empty and sent.
 #include <algorithm>
 #include <array>
@@ -54,7 +54,7 @@ class ProgramTask final : public Task {
         programs_(std::move(programs)),
         chunking_(verb_ == Verb::allgather || verb_ == Verb::reduce_scatter, programs_.large.blocks,
                   static_cast<std::int64_t>(cut.chunk_bytes / element_bytes_), collective.counts),
-        lanes_(static_cast<std::size_t>(cut.lanes)) {}
+        tracks_(static_cast<std::size_t>(cut.tracks)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
@@ -63,14 +63,15 @@ class ProgramTask final : public Task {
     chunking_.restart(total_of_batch());
     check_lengths();
     chunks_ = verb_ == Verb::barrier ? 1 : chunking_.chunks();
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) begin_chunk(lanes_[lane], static_cast<std::int64_t>(lane));
+    for (std::size_t track = 0; track < tracks_.size(); ++track)
+      begin_chunk(tracks_[track], static_cast<std::int64_t>(track));
   }
 
   Progress step() override {
     if (failure_) return Progress::failed;
     bool is_done = true;
-    for (Lane& lane : lanes_) {
-      Progress progress = advance(lane);
+    for (Track& track : tracks_) {
+      Progress progress = advance(track);
       if (progress == Progress::failed) return progress;
       is_done = is_done && progress == Progress::done;
     }
@@ -81,9 +82,9 @@ class ProgramTask final : public Task {
   const Error& failure() const override { return *failure_; }
 
   Seat waiting_for() const override {
-    for (const Lane& lane : lanes_) {
-      if (lane.recv) return lane.program->rounds[lane.round].from;
-      if (!lane.sends.empty()) return lane.sends.front().to;
+    for (const Track& track : tracks_) {
+      if (track.recv) return track.program->rounds[track.round].from;
+      if (!track.sends.empty()) return track.sends.front().to;
     }
     return Seat{-1};
   }
@@ -93,15 +94,15 @@ class ProgramTask final : public Task {
     Pending pending;
     Seat to;
   };
-  struct Lane {
-    std::int64_t chunk = 0;  // number of the chunk; from chunks_ on, no chunk is left for the lane
+  struct Track {
+    std::int64_t chunk = 0;  // number of the chunk; from chunks_ on, no chunk is left for the track
     bool is_packed = false;
     const Program* program = nullptr;
     std::size_t round = 0;
     bool is_posted = false;  // the round's messages have been started
     std::optional<Pending> recv;
     bool has_arrival = false;  // data were received and not reduced yet
-    std::vector<Send> sends;   // the sends of this lane that are under way
+    std::vector<Send> sends;   // the sends of this track that are under way
     std::byte* work = nullptr;
     std::vector<std::int64_t> offsets;  // where each block begins in the work area, in elements; the last entry is the
                                         // end
@@ -138,62 +139,62 @@ class ProgramTask final : public Task {
     }
   }
 
-  void begin_chunk(Lane& lane, std::int64_t chunk) {
-    lane.chunk = chunk;
-    lane.is_packed = false;
-    lane.round = 0;
-    lane.is_posted = false;
+  void begin_chunk(Track& track, std::int64_t chunk) {
+    track.chunk = chunk;
+    track.is_packed = false;
+    track.round = 0;
+    track.is_posted = false;
   }
 
-  Progress advance(Lane& lane) {
-    while (lane.chunk < chunks_) {
-      if (!lane.is_packed) pack(lane);
-      Progress progress = run_rounds(lane);
-      if (progress == Progress::done) progress = finish_sends(lane);
+  Progress advance(Track& track) {
+    while (track.chunk < chunks_) {
+      if (!track.is_packed) pack(track);
+      Progress progress = run_rounds(track);
+      if (progress == Progress::done) progress = finish_sends(track);
       if (progress != Progress::done) return progress;
-      unpack(lane);
-      begin_chunk(lane, lane.chunk + static_cast<std::int64_t>(lanes_.size()));
+      unpack(track);
+      begin_chunk(track, track.chunk + static_cast<std::int64_t>(tracks_.size()));
     }
     return Progress::done;
   }
 
   // ---- packing ---------------------------------------------------------------------------------------------------
 
-  void pack(Lane& lane) {
-    lane.is_packed = true;
-    std::size_t bytes = static_cast<std::size_t>(chunking_.count(lane.chunk)) * element_bytes_;
+  void pack(Track& track) {
+    track.is_packed = true;
+    std::size_t bytes = static_cast<std::size_t>(chunking_.count(track.chunk)) * element_bytes_;
     bool is_small = programs_.small_bytes != 0 && bytes <= programs_.small_bytes;
-    lane.program = is_small ? &programs_.small : &programs_.large;
-    lane.offsets.assign(1, 0);
-    for (int block = 0; block < lane.program->blocks; ++block)
-      lane.offsets.push_back(lane.offsets.back() + chunking_.count(lane.chunk, block, lane.program->blocks));
-    lane.work = nullptr;
+    track.program = is_small ? &programs_.small : &programs_.large;
+    track.offsets.assign(1, 0);
+    for (int block = 0; block < track.program->blocks; ++block)
+      track.offsets.push_back(track.offsets.back() + chunking_.count(track.chunk, block, track.program->blocks));
+    track.work = nullptr;
     if (bytes == 0) return;
-    lane.work = work_area(lane, bytes);
+    track.work = work_area(track, bytes);
     switch (verb_) {
-      case Verb::allgather: return pack_share(lane);
+      case Verb::allgather: return pack_share(track);
       case Verb::broadcast:
-        if (is_root()) in_.gather(begin_of(lane, 0), lane.offsets.back(), lane.work);
+        if (is_root()) in_.gather(begin_of(track, 0), track.offsets.back(), track.work);
         return;
       default:
-        for (int block = 0; block < lane.program->blocks; ++block)
-          pack_scaled(begin_of(lane, block), count_of(lane, block), address(lane, block));
+        for (int block = 0; block < track.program->blocks; ++block)
+          pack_scaled(begin_of(track, block), count_of(track, block), address(track, block));
     }
   }
 
-  std::byte* work_area(Lane& lane, std::size_t bytes) {
+  std::byte* work_area(Track& track, std::size_t bytes) {
     std::byte* direct = nullptr;
     // In a reduce_scatter the input must not be changed and the output is too short, so neither can be the work area.
     if (verb_ != Verb::reduce_scatter && chunking_.is_one_range()) {
       const SegmentArray& tensors = verb_ == Verb::broadcast && is_root() ? in_ : out_;
-      direct = tensors.contiguous(begin_of(lane, 0), lane.offsets.back());
+      direct = tensors.contiguous(begin_of(track, 0), track.offsets.back());
     }
-    return direct != nullptr ? direct : lane.scratch.reserve(bytes);
+    return direct != nullptr ? direct : track.scratch.reserve(bytes);
   }
 
-  void pack_share(Lane& lane) {
-    std::int64_t begin = begin_of(lane, me_.value) - chunking_.share_begin(me_.value);
-    in_.gather(begin, count_of(lane, me_.value), address(lane, me_.value));
+  void pack_share(Track& track) {
+    std::int64_t begin = begin_of(track, me_.value) - chunking_.share_begin(me_.value);
+    in_.gather(begin, count_of(track, me_.value), address(track, me_.value));
   }
 
   void pack_scaled(std::int64_t begin, std::int64_t count, std::byte* to) {
@@ -202,102 +203,102 @@ class ProgramTask final : public Task {
     in_.gather_scaled(begin, count, to, kernel_, scale);
   }
 
-  void unpack(Lane& lane) {
-    if (lane.offsets.back() == 0) return;
+  void unpack(Track& track) {
+    if (track.offsets.back() == 0) return;
     if (verb_ == Verb::reduce_scatter) {
-      std::int64_t begin = begin_of(lane, me_.value) - chunking_.share_begin(me_.value);
-      return out_.scatter(begin, count_of(lane, me_.value), address(lane, me_.value));
+      std::int64_t begin = begin_of(track, me_.value) - chunking_.share_begin(me_.value);
+      return out_.scatter(begin, count_of(track, me_.value), address(track, me_.value));
     }
     if (verb_ == Verb::broadcast && out_.count() == 0) return;
-    for (int block = 0; block < lane.program->blocks; ++block)
-      out_.scatter(begin_of(lane, block), count_of(lane, block), address(lane, block));
+    for (int block = 0; block < track.program->blocks; ++block)
+      out_.scatter(begin_of(track, block), count_of(track, block), address(track, block));
   }
 
-  std::int64_t begin_of(const Lane& lane, int block) const {
-    return chunking_.begin(lane.chunk, block, lane.program->blocks);
+  std::int64_t begin_of(const Track& track, int block) const {
+    return chunking_.begin(track.chunk, block, track.program->blocks);
   }
-  std::int64_t count_of(const Lane& lane, int block) const {
-    return lane.offsets[static_cast<std::size_t>(block) + 1] - lane.offsets[static_cast<std::size_t>(block)];
+  std::int64_t count_of(const Track& track, int block) const {
+    return track.offsets[static_cast<std::size_t>(block) + 1] - track.offsets[static_cast<std::size_t>(block)];
   }
-  std::byte* address(const Lane& lane, int block) const {
-    return lane.work + static_cast<std::size_t>(lane.offsets[static_cast<std::size_t>(block)]) * element_bytes_;
+  std::byte* address(const Track& track, int block) const {
+    return track.work + static_cast<std::size_t>(track.offsets[static_cast<std::size_t>(block)]) * element_bytes_;
   }
 
   // ---- rounds ----------------------------------------------------------------------------------------------------
 
-  Progress run_rounds(Lane& lane) {
-    for (; lane.round < lane.program->rounds.size(); ++lane.round, lane.is_posted = false) {
-      const Round& round = lane.program->rounds[lane.round];
-      if (!lane.is_posted) {
+  Progress run_rounds(Track& track) {
+    for (; track.round < track.program->rounds.size(); ++track.round, track.is_posted = false) {
+      const Round& round = track.program->rounds[track.round];
+      if (!track.is_posted) {
         if (round.from.value >= 0) {
-          Progress progress = finish_sends(lane);
+          Progress progress = finish_sends(track);
           if (progress != Progress::done) return progress;
         }
-        post(lane, round);
+        post(track, round);
       }
-      Progress progress = arrive(lane, round);
+      Progress progress = arrive(track, round);
       if (progress != Progress::done) return progress;
     }
     return Progress::done;
   }
 
-  void post(Lane& lane, const Round& round) {
-    lane.is_posted = true;
+  void post(Track& track, const Round& round) {
+    track.is_posted = true;
     auto channel = [&](std::uint16_t stage) {
-      return Channel{sequence_, stage, static_cast<std::uint32_t>(lane.chunk)};
+      return Channel{sequence_, stage, static_cast<std::uint32_t>(track.chunk)};
     };
-    if (round.from.value >= 0 && has_message(lane, round.received)) {
-      std::size_t bytes = bytes_of_blocks(lane, round.received);
-      std::byte* to = round.is_reduced ? lane.landing.reserve(bytes) : start_of(lane, round.received);
-      lane.recv = link_->recv(round.from, {to, bytes}, channel(round.received_stage));
+    if (round.from.value >= 0 && has_message(track, round.received)) {
+      std::size_t bytes = bytes_of_blocks(track, round.received);
+      std::byte* to = round.is_reduced ? track.landing.reserve(bytes) : start_of(track, round.received);
+      track.recv = link_->recv(round.from, {to, bytes}, channel(round.received_stage));
     }
-    if (round.to.value >= 0 && has_message(lane, round.sent)) {
-      ConstBytes bytes{start_of(lane, round.sent), bytes_of_blocks(lane, round.sent)};
-      lane.sends.push_back({link_->send(round.to, bytes, channel(round.sent_stage)), round.to});
+    if (round.to.value >= 0 && has_message(track, round.sent)) {
+      ConstBytes bytes{start_of(track, round.sent), bytes_of_blocks(track, round.sent)};
+      track.sends.push_back({link_->send(round.to, bytes, channel(round.sent_stage)), round.to});
     }
   }
 
   // Waits for the round's incoming message and reduces its data.
-  Progress arrive(Lane& lane, const Round& round) {
-    if (lane.recv) {
-      Progress progress = link_->poll(*lane.recv);
+  Progress arrive(Track& track, const Round& round) {
+    if (track.recv) {
+      Progress progress = link_->poll(*track.recv);
       if (progress == Progress::failed) return fail();
       if (progress != Progress::done) return progress;
-      lane.recv.reset();
-      lane.has_arrival = true;
+      track.recv.reset();
+      track.has_arrival = true;
     }
-    if (!lane.has_arrival) return Progress::done;
+    if (!track.has_arrival) return Progress::done;
     if (round.is_reduced) {
       // If both sides send each other the same blocks, the peer may still be reading the data that the reduction
       // changes.
       bool is_read = round.sent.first < round.received.last && round.received.first < round.sent.last;
       if (is_read) {
-        Progress progress = finish_sends(lane);
+        Progress progress = finish_sends(track);
         if (progress != Progress::done) return progress;
       }
-      reduce(lane, round);
+      reduce(track, round);
     }
-    lane.has_arrival = false;
+    track.has_arrival = false;
     return Progress::done;
   }
 
-  void reduce(Lane& lane, const Round& round) {
-    std::size_t bytes = bytes_of_blocks(lane, round.received);
+  void reduce(Track& track, const Round& round) {
+    std::size_t bytes = bytes_of_blocks(track, round.received);
     if (bytes == 0) return;
-    void* here = start_of(lane, round.received);
-    const void* arrival = lane.landing.reserve(bytes);
+    void* here = start_of(track, round.received);
+    const void* arrival = track.landing.reserve(bytes);
     std::array<const void*, 2> sources{here, arrival};
     if (round.arrival_first) std::swap(sources[0], sources[1]);
     devices::Scale scale{1.0, round.is_total ? scale_.post : 1.0};
     kernel_(sources.data(), 2, &here, 1, static_cast<std::int64_t>(bytes / element_bytes_), scale);
   }
 
-  Progress finish_sends(Lane& lane) {
-    while (!lane.sends.empty()) {
-      Progress progress = link_->poll(lane.sends.back().pending);
+  Progress finish_sends(Track& track) {
+    while (!track.sends.empty()) {
+      Progress progress = link_->poll(track.sends.back().pending);
       if (progress == Progress::failed) return fail();
       if (progress != Progress::done) return progress;
-      lane.sends.pop_back();
+      track.sends.pop_back();
     }
     return Progress::done;
   }
@@ -307,15 +308,15 @@ class ProgramTask final : public Task {
     return Progress::failed;
   }
 
-  bool has_message(const Lane& lane, Blocks blocks) const {
-    return verb_ == Verb::barrier || bytes_of_blocks(lane, blocks) != 0;
+  bool has_message(const Track& track, Blocks blocks) const {
+    return verb_ == Verb::barrier || bytes_of_blocks(track, blocks) != 0;
   }
-  std::size_t bytes_of_blocks(const Lane& lane, Blocks blocks) const {
-    return static_cast<std::size_t>(lane.offsets[static_cast<std::size_t>(blocks.last)] -
-                                    lane.offsets[static_cast<std::size_t>(blocks.first)]) *
+  std::size_t bytes_of_blocks(const Track& track, Blocks blocks) const {
+    return static_cast<std::size_t>(track.offsets[static_cast<std::size_t>(blocks.last)] -
+                                    track.offsets[static_cast<std::size_t>(blocks.first)]) *
            element_bytes_;
   }
-  std::byte* start_of(const Lane& lane, Blocks blocks) const { return address(lane, blocks.first); }
+  std::byte* start_of(const Track& track, Blocks blocks) const { return address(track, blocks.first); }
 
   const Verb verb_;
   const DataType dtype_;
@@ -330,7 +331,7 @@ class ProgramTask final : public Task {
   SegmentArray in_, out_;
   Sequence sequence_;
   std::int64_t chunks_ = 0;
-  std::vector<Lane> lanes_;
+  std::vector<Track> tracks_;
   std::optional<Error> failure_;
 };
 

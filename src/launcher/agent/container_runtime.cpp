@@ -14,7 +14,7 @@ namespace {
 
 using WordList = std::vector<std::string>;
 
-struct Wish {
+struct ContainerRun {
   const Image& image;
   const WordList& command;
   const std::vector<Bind>& binds;
@@ -40,27 +40,27 @@ void add_words(WordList& words, const WordList& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-Result<WordList> in_apptainer(const std::string& program, const Wish& wish) {
-  WordList words{program, "exec", "--pwd", wish.host.folder};
-  if (wish.host.gpus == Gpus::nvidia) words.emplace_back("--nv");
-  if (wish.host.gpus == Gpus::amd) words.emplace_back("--rocm");
-  for (const Bind& bind : wish.binds) add_words(words, {"--bind", bind.source + ":" + bind.target});
-  words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);
-  add_words(words, wish.command);
+Result<WordList> in_apptainer(const std::string& program, const ContainerRun& run) {
+  WordList words{program, "exec", "--pwd", run.host.folder};
+  if (run.host.gpus == Gpus::nvidia) words.emplace_back("--nv");
+  if (run.host.gpus == Gpus::amd) words.emplace_back("--rocm");
+  for (const Bind& bind : run.binds) add_words(words, {"--bind", bind.source + ":" + bind.target});
+  words.push_back((run.image.kind == ImageKind::oci ? "oci:" : "") + run.image.word);
+  add_words(words, run.command);
   return words;
 }
 
 // Charliecloud shows an image read-only, so it can bind a folder only over a folder that the image has. If the image
 // lacks the folder, the nearest parent that the image has is bound instead, unless the image has content of its own
 // there.
-Result<Bind> over_what_is_there(Bind bind, const Wish& wish) {
+Result<Bind> over_what_is_there(Bind bind, const ContainerRun& run) {
   constexpr std::string_view own[] = {"/", "/bin", "/ch", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var"};
   const std::string wanted = bind.target;
-  while (wish.image.kind == ImageKind::folder && !wish.host.exists(wish.image.word + bind.target)) {
+  while (run.image.kind == ImageKind::folder && !run.host.exists(run.image.word + bind.target)) {
     const std::size_t slash = bind.target.rfind('/');
     std::string above = slash == 0 || slash == std::string::npos ? "/" : bind.target.substr(0, slash);
     if (bind.source != bind.target || std::find(std::begin(own), std::end(own), above) != std::end(own))
-      return Error(ErrorCode::unsupported, "the image " + wish.image.word + " has no folder " + wanted +
+      return Error(ErrorCode::unsupported, "the image " + run.image.word + " has no folder " + wanted +
                                                " over which Charliecloud could show that of the host: make it in the "
                                                "image (mkdir -p " +
                                                wanted + "), or start in a folder that the image has");
@@ -69,44 +69,44 @@ Result<Bind> over_what_is_there(Bind bind, const Wish& wish) {
   return bind;
 }
 
-Result<WordList> in_charliecloud(const std::string& program, const Wish& wish) {
-  WordList words{program, "--cd=" + wish.host.folder, "--unset-env=LD_LIBRARY_PATH"};
+Result<WordList> in_charliecloud(const std::string& program, const ContainerRun& run) {
+  WordList words{program, "--cd=" + run.host.folder, "--unset-env=LD_LIBRARY_PATH"};
   // The file in the image that holds its variables, such as PATH.
-  if (wish.image.kind == ImageKind::folder && wish.host.exists(wish.image.word + "/ch/environment"))
+  if (run.image.kind == ImageKind::folder && run.host.exists(run.image.word + "/ch/environment"))
     words.emplace_back("--set-env");
   WordList binds;
-  for (const Bind& wanted : wish.binds) {
-    auto bind = over_what_is_there(wanted, wish);
+  for (const Bind& wanted : run.binds) {
+    auto bind = over_what_is_there(wanted, run);
     if (!bind) return bind.error();
     std::string word = "--bind=" + bind->source + ":" + bind->target;
     if (std::find(binds.begin(), binds.end(), word) == binds.end()) binds.push_back(std::move(word));
   }
   add_words(words, binds);
-  add_words(words, {wish.image.word, "--"});
-  add_words(words, wish.command);
+  add_words(words, {run.image.word, "--"});
+  add_words(words, run.command);
   return words;
 }
 
 // Shared memory, sockets and process numbers are those of the host, as if the rank were not in a container.
-Result<WordList> in_podman(const std::string& program, const Wish& wish) {
+Result<WordList> in_podman(const std::string& program, const ContainerRun& run) {
   WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
-  if (wish.host.gpus != Gpus::none) words.emplace_back("--gpu");
-  add_words(words, {"--workdir", wish.host.folder});
+  if (run.host.gpus != Gpus::none) words.emplace_back("--gpu");
+  add_words(words, {"--workdir", run.host.folder});
   add_words(words, {"--volume", "/tmp:/tmp"});  // the other runtimes show /tmp without being asked
-  for (const Bind& bind : wish.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
-  for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
-  words.push_back((wish.image.kind == ImageKind::oci ? "oci:" : "") + wish.image.word);
-  add_words(words, wish.command);
+  for (const Bind& bind : run.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
+  for (const std::string& name : names_handed_on(run.of_rank)) add_words(words, {"--env", name});
+  words.push_back((run.image.kind == ImageKind::oci ? "oci:" : "") + run.image.word);
+  add_words(words, run.command);
   return words;
 }
 
-Result<WordList> in_enroot(const std::string& program, const Wish& wish) {
+Result<WordList> in_enroot(const std::string& program, const ContainerRun& run) {
   WordList words{program, "start", "--root"};
-  for (const Bind& bind : wish.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
-  for (const std::string& name : names_handed_on(wish.of_rank)) add_words(words, {"--env", name});
+  for (const Bind& bind : run.binds) add_words(words, {"--mount", bind.source + ":" + bind.target});
+  for (const std::string& name : names_handed_on(run.of_rank)) add_words(words, {"--env", name});
   // Enroot begins in a folder of its own, so the shell changes to the rank's folder.
-  add_words(words, {wish.image.word, "sh", "-c", "cd \"$0\" && exec \"$@\"", wish.host.folder});
-  add_words(words, wish.command);
+  add_words(words, {run.image.word, "sh", "-c", "cd \"$0\" && exec \"$@\"", run.host.folder});
+  add_words(words, run.command);
   return words;
 }
 
@@ -114,7 +114,7 @@ using enum ImageKind;
 struct Runtime {
   const char* name;
   std::initializer_list<ImageKind> kinds;
-  Result<WordList> (*compose)(const std::string& program, const Wish& wish);
+  Result<WordList> (*compose)(const std::string& program, const ContainerRun& run);
 };
 // The runtimes in the order in which they are tried.
 const Runtime runtimes[] = {

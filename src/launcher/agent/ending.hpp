@@ -20,7 +20,7 @@ namespace hvd::launcher {
 
 class Ending {
  public:
-  // Leaves out this child and all processes below it.
+  // Does not end this child, nor any process below it.
   void spare(pid_t child) { spared_.push_back(child); }
   bool begun() const noexcept { return begun_; }
   // A second call can only shorten the grace. With `is_sent` the first signal is not sent, because all processes have

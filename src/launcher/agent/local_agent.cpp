@@ -27,7 +27,8 @@ namespace {
 Result<LocalAgent> start_local_agent(const AgentSettings& settings, bool gets_input) {
   gets_input = gets_input && ::isatty(STDIN_FILENO) == 0;
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_error("no connection to the agent of this machine (socketpair)", errno);
   posix::FileDescriptor ours(ends[0]), theirs(ends[1]);
   pid_t child = ::fork();
   if (child < 0) return system_error("no process for the agent (see ulimit -u)", errno);

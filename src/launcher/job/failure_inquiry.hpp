@@ -1,5 +1,5 @@
 #pragma once
-// Finds the failure that caused the others. The first failure that horovodrun hears of may be the consequence of an
+// Finds the failure that caused the others. The first failure that an agent reports may be the consequence of an
 // earlier failure on another host. Therefore all agents are asked what they know before a cause is named.
 #include <algorithm>
 #include <chrono>

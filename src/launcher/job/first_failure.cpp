@@ -82,7 +82,7 @@ FirstFailure failure_to_start(const NotStarted& report) {
   return failure;
 }
 
-FirstFailure failure_by_wish(Rank rank, int process, int status, std::string reason) {
+FirstFailure failure_by_request(Rank rank, int process, int status, std::string reason) {
   FirstFailure failure;
   failure.kind = FirstFailure::Kind::asked_for_end;
   failure.rank = rank;

@@ -21,7 +21,7 @@ struct FirstFailure {
 // `process` is 0 if it is not known.
 FirstFailure failure_by_end(const Exited& end, int process);
 FirstFailure failure_to_start(const NotStarted& report);
-FirstFailure failure_by_wish(Rank rank, int process, int status, std::string reason);
+FirstFailure failure_by_request(Rank rank, int process, int status, std::string reason);
 FirstFailure failure_by_loss(Rank rank, int process, std::string why);
 
 // Returns the rank's own exit code; for a rank that a signal ended, 128 plus the signal's number.

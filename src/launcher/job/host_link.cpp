@@ -129,9 +129,11 @@ std::string HostLink::why_not_gone(std::chrono::milliseconds waited) const {
 Result<HostLink> reach_host(const std::string& name, const std::vector<std::string>& command,
                             const Inheritance& inheritance) {
   int stream[2], errors[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) != 0) return system_error("socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) != 0)
+    return system_error("no connection to the command that leads to " + name + " (socketpair)", errno);
   posix::FileDescriptor ours(stream[0]), theirs(stream[1]);
-  if (::pipe2(errors, O_CLOEXEC) != 0) return system_error("pipe", errno);
+  if (::pipe2(errors, O_CLOEXEC) != 0)
+    return system_error("no connection to the command that leads to " + name + " (pipe)", errno);
   posix::FileDescriptor errors_read(errors[0]), errors_write(errors[1]);
   pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) return system_error("no process for the connection to " + name + " (see ulimit -u)", errno);

@@ -2,7 +2,7 @@
 //  1. gathering. The agent of this machine is forked while there is a single thread and nothing that the agent could
 //     inherit. The agents of other hosts are started by one command each (host_links.hpp). The way in which the ranks
 //     meet is decided, and every agent prepares itself. When all agents are ready, one StartRank per rank goes to its
-//     agent (start_orders.hpp).
+//     agent (job_start.hpp).
 //  2. running. Output is printed and signals are forwarded until all ranks have ended, or one has failed, or somebody
 //     wants the end.
 //  3. inquiring. A rank has failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
@@ -19,21 +19,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/comma_list.hpp"
 #include "launcher/agent/rank_environment.hpp"
-#include "launcher/console/console.hpp"
-#include "launcher/console/input_relay.hpp"
 #include "launcher/job/failure_inquiry.hpp"
-#include "launcher/job/host_links.hpp"
-#include "launcher/job/host_progress.hpp"
-#include "launcher/job/host_watch.hpp"
 #include "launcher/job/job_ending.hpp"
+#include "launcher/job/job_start.hpp"
 #include "launcher/job/own_process.hpp"
-#include "launcher/job/session_folder.hpp"
 #include "launcher/job/site_run.hpp"
-#include "launcher/job/start_orders.hpp"
-#include "launcher/job/wire_up.hpp"
-#include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 
 namespace hvd::launcher {
@@ -76,109 +67,23 @@ class Job {
   }
 
  private:
-  // The functions that start the job, from here to start_ranks().
   Status start() {
-    settings_ = {folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
+    AgentSettings settings{
+        folder_.path(), {posix::SignalState::of_this_process(), posix::descriptor_limit()}, options_.grace};
     for (const std::string& notice : notices_) console_.say(notice);
     auto signals = prepare_own_process(options_);
     if (!signals) return signals.error();
     signals_.emplace(std::move(*signals));
     if (!options_.printer.folder.empty()) HVD_RETURN_IF_ERROR(console_.printer().open_files());
-    HVD_RETURN_IF_ERROR(reach_hosts());
-    HVD_RETURN_IF_ERROR(wire_up());
-    for (std::size_t at = 0; at < hosts_.size(); ++at)
-      hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines()));
-    HVD_RETURN_IF_ERROR(reach_more());
-    // A job on this machine alone does not wait until its agent is ready: that agent cannot fail to become so.
-    return watch_.lifelines() == nullptr ? start_ranks() : Status();
-  }
-
-  Status reach_hosts() {
-    for (const HostPlan& plan : options_.hosts)
-      if (!plan.reach.empty()) console_.say_if_verbose("reaching for " + plan.name + ": " + joined(plan.reach, " "));
-    HVD_RETURN_IF_ERROR(hosts_.reach(options_, settings_));
-    console_.say_time("agents forked");
-    if (host_of_first_rank().is_here && !input_.is_ours()) return {};
-    // A read from a terminal in the background must fail. With the default action of SIGTTIN it would stop us.
-    ::signal(SIGTTIN, SIG_IGN);
-    input_.open();
+    HVD_RETURN_IF_ERROR(start_.begin(std::move(settings)));
+    if (start_.has_started_ranks()) state_ = State::running;
     return {};
   }
 
-  Status wire_up() {
-    if (site_) return {};  // the site's launcher lets its ranks meet
-    bool is_on_several = options_.is_on_several_machines();
-    if (is_on_several) {
-      HVD_RETURN_IF_ERROR(watch_.open_lifelines(options_.network));
-      start_by_ = Deadline::after(options_.network.start_timeout);
-    }
-    std::vector<std::string> notices;
-    auto wired = WireUp::start(
-        {"horovodrun-" + folder_.path().substr(folder_.path().rfind('-') + 1), static_cast<int>(ranks_.size()),
-         posix::host_name(), folder_.make(), is_on_several, options_.network.interfaces, options_.network.ports},
-        environment_, notices);
-    if (!wired) return wired.error();
-    wire_up_ = std::move(*wired);
-    for (const std::string& notice : notices) console_.say(notice);
-    console_.say_time(wire_up_->has_pmix() ? "PMIx server and own store ready" : "own store ready");
-    return {};
-  }
-
-  Status reach_more() {
-    return hosts_.reach_more(
-        [this](std::size_t at) { hosts_[at].tell(prepare_order(options_, hosts_[at], at, watch_.lifelines())); });
-  }
-
-  // Starts the ranks once all hosts are ready. If a host is not ready in time, the job ends.
   void start_ranks_when_ready() {
-    if (state_ != State::gathering || watch_.lifelines() == nullptr) return;
-    if (Status reached = reach_more(); !reached) return fail_to_start(reached.error().message);
-    if (auto line = progress_.look(hosts_, Clock::now())) console_.say(*line);
-    if (hosts_.are_all_ready()) {
-      console_.say_time("all hosts ready");
-      Status possible = hosts_.check_nodes();
-      if (possible) possible = start_ranks();
-      if (!possible) fail_to_start(possible.error().message);
-    } else if (start_by_.passed()) {
-      constexpr std::size_t most_named = 8;
-      std::size_t missing = 0;
-      std::string text;
-      for (const HostLink& host : hosts_)
-        if (!host.is_ready() && ++missing <= most_named)
-          text += (text.empty() ? "" : "; ") + host.name + ": " + host.why_not(options_.network.remote_program);
-      if (missing > most_named) text += "; and " + std::to_string(missing - most_named) + " more hosts";
-      fail_to_start("not all hosts were ready within " + std::to_string(options_.network.start_timeout.count() / 1000) +
-                    " s (--start-timeout sets another limit): " + text);
-    }
-  }
-
-  Status start_ranks() {
-    state_ = State::running;
-    start_by_ = Deadline::never();
-    if (site_) return start_site_launcher();
-    const Environment abroad = exportable(environment_);
-    for (const Placement& placement : options_.placements) {
-      HostLink& host = hosts_[placement.host_index];
-      auto order = start_order(options_, placement, host.is_here, host.is_here ? environment_ : abroad, *wire_up_);
-      if (!order) return order.error();
-      tell_to_start(host, std::move(*order));
-    }
-    console_.say_time("launch orders sent");
-    return {};
-  }
-
-  Status start_site_launcher() {
-    auto order = order_for_site(*options_.site, environment_, options_.variables, [this] { return folder_.make(); });
-    if (!order) return order.error();
-    order->folder = working_folder();
-    tell_to_start(host_of_first_rank(), *order);
-    console_.say_if_verbose("starting " + joined(order->command, " "));
-    return {};
-  }
-
-  void tell_to_start(HostLink& host, StartRank order) {
-    if (input_.is_ours() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
-    host.tell(order);
+    if (state_ != State::gathering) return;
+    if (Status started = start_.step(); !started) return fail_to_start(started.error().message);
+    if (start_.has_started_ranks()) state_ = State::running;
   }
 
   void fail_to_start(const std::string& why) {
@@ -194,15 +99,13 @@ class Job {
                     errors,
                     input_.wanted(),
                     {signals_ ? signals_->descriptor() : -1, POLLIN, 0},
-                    {wire_up_ != nullptr ? wire_up_->store_descriptor() : -1, POLLIN, 0},
-                    {wire_up_ != nullptr ? wire_up_->abort_descriptor() : -1, POLLIN, 0},
+                    {wire_up() != nullptr ? wire_up()->store_descriptor() : -1, POLLIN, 0},
+                    {wire_up() != nullptr ? wire_up()->abort_descriptor() : -1, POLLIN, 0},
                     {watch_.descriptor(), POLLIN, 0}});
     hosts_.add_to(polled_);
-    milliseconds span = std::min({ending_.left(), start_by_.left(), inquiry_.left(), input_.left()});
+    milliseconds span = std::min({ending_.left(), inquiry_.left(), input_.left()});
+    if (state_ == State::gathering) span = std::min(span, start_.left());
     if (site_) span = std::min(span, site_->left());
-    bool may_be_long = watch_.lifelines() != nullptr && state_ == State::gathering;
-    // Wakes up regularly, to start the commands to the next hosts and to tell how many hosts have answered.
-    if (may_be_long) span = std::min(span, milliseconds(500));
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
     if (polled_[2].revents != 0 || input_.is_end_due()) send_input();
@@ -213,8 +116,8 @@ class Job {
     if (input && !host_of_first_rank().channel.closed()) host_of_first_rank().channel.send(*input);
   }
 
-  // One hear() for each kind of report of the agents.
-  void hear(HostLink&, const Ready&) {}  // HostLink::note() has seen this and the next two
+  // One hear() for each kind of report of the agents. HostLink::note() handles the first three.
+  void hear(HostLink&, const Ready&) {}
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
@@ -240,7 +143,7 @@ class Job {
   void hear(HostLink& host, const Exited& report) {
     bool is_news = ranks_.could_start(report.rank);
     ranks_.end(report.rank, report.wait_status);
-    if (wire_up_ != nullptr) wire_up_->rank_ended(report.rank, describe_end(report.wait_status));
+    if (wire_up() != nullptr) wire_up()->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
       // The launcher has ended, but its last output may still be on its way.
       if (state_ != State::ending && is_news) site_->end(report);
@@ -277,19 +180,19 @@ class Job {
     end(SIGTERM);
   }
 
-  // Only the first wish for the end counts.
+  // Only the first request for the end counts.
   void end(int signal) {
     state_ = State::ending;
     ending_.begin(signal);
   }
 
   void read_requests() {
-    if (wire_up_ == nullptr) return;
-    for (AbortRequest& request : wire_up_->serve()) {
+    if (wire_up() == nullptr) return;
+    for (AbortRequest& request : wire_up()->serve()) {
       if (!ranks_.has(request.rank)) continue;
       const HostLink& host = hosts_[options_.placements[static_cast<std::size_t>(request.rank.value)].host_index];
-      fail(host,
-           failure_by_wish(request.rank, ranks_.process_of(request.rank), request.status, std::move(request.reason)));
+      fail(host, failure_by_request(request.rank, ranks_.process_of(request.rank), request.status,
+                                    std::move(request.reason)));
     }
   }
 
@@ -321,12 +224,12 @@ class Job {
       if (ranks_.has_ended(rank)) continue;
       if (!first) first = rank;
       ranks_.end(rank, SIGKILL);
-      if (wire_up_ != nullptr) wire_up_->rank_ended(rank, "was lost with its host " + host.name);
+      if (wire_up() != nullptr) wire_up()->rank_ended(rank, "was lost with its host " + host.name);
     }
     if (first) fail(host, failure_by_loss(*first, ranks_.process_of(*first), why));
   }
 
-  // Signals and other wishes of the user.
+  // Signals, and how the user ends the job.
   void read_signals() {
     while (auto event = signals_ ? signals_->next() : std::nullopt) {
       switch (event->signal) {
@@ -370,7 +273,7 @@ class Job {
       if (!host.is_gone()) console_.say(host.why_not_gone(options_.grace + JobEnding::patience));
     if (site_) judge_site();
     console_.printer().finish();
-    wire_up_.reset();
+    start_.close();
     if (course_.is_all_gone) folder_.remove();
     if (course_.first_failure) console_.printer().say(describe(*course_.first_failure, last_errors()));
     console_.flush_all(course_.ended_by_signal != 0 ? Deadline::after(JobEnding::patience) : Deadline::never());
@@ -393,23 +296,21 @@ class Job {
     return console_.printer().last_errors(rank);
   }
 
+  WireUp* wire_up() const { return start_.wire_up(); }
   HostLink& host_of_first_rank() { return hosts_[options_.placements.front().host_index]; }
 
   const JobOptions& options_;
   Environment environment_;
-  std::vector<std::string> notices_;  // messages from before there was a console
+  std::vector<std::string> notices_;  // messages to print as soon as there is a console
   SessionFolder folder_;
   Console console_;
   std::optional<posix::SignalReader> signals_;
-  AgentSettings settings_;
   HostLinks hosts_;
-  HostProgress progress_{Clock::now()};
   std::vector<pollfd> polled_;
   InputRelay input_{options_.site && options_.site->packs_input};
   HostWatch watch_{hosts_};
-  std::unique_ptr<WireUp> wire_up_;
+  JobStart start_{{options_, environment_, folder_, console_, hosts_, watch_, input_}};
   std::optional<SiteRun> site_;  // set if a launcher of the site starts the ranks
-  Deadline start_by_ = Deadline::never();
   enum class State { gathering, running, inquiring, ending };
   State state_ = State::gathering;
   RankTable ranks_;

@@ -14,7 +14,7 @@ class RankTable {
   bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
 
   void start(Rank rank, int process);
-  // The rank's program could not be executed. The end of the rank's process is then not a failure of its own.
+  // Called if the rank's program could not be executed. The end of the rank's process is then not a failure of its own.
   void fail_to_start(Rank rank) { at(rank).could_start = false; }
   void end(Rank rank, int wait_status);
 

@@ -32,7 +32,7 @@ class SiteRun {
   void finish();  // call it when no more output comes
   struct Outcome {
     std::optional<FirstFailure> failure;  // the failure of a rank
-    int exit_code = 0;                    // the exit code of the launcher, if it told of no failed rank
+    int exit_code = 0;                    // the exit code of the launcher, if it reported no failed rank
   };
   // Distinguishes a rank's exit code from the launcher's. Call it after finish().
   Outcome outcome();

@@ -34,7 +34,7 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
                                               std::vector<std::string>& notices) {
   std::unique_ptr<WireUp> wire_up(new WireUp);
   wire_up->abort_event_ = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wire_up->abort_event_) return system_error("eventfd", errno);
+  if (!wire_up->abort_event_) return system_error("cannot watch for the ends of ranks (eventfd)", errno);
   if (options.is_on_several_hosts) {
     HVD_RETURN_IF_ERROR(wire_up->start_tcp_store(options));
     return wire_up;

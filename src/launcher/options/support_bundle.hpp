@@ -1,5 +1,5 @@
 #pragma once
-// horovodrun --support-bundle: collects in one archive, without secrets, what a person needs who is to help the user.
+// horovodrun --support-bundle: collects in one archive, without secrets, what support staff need to help the user.
 #include <string>
 #include <vector>
 

@@ -43,7 +43,8 @@ Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& comma
   if (!output) return output.error();
   // The program's error messages go to a file, so the program never waits until we read them.
   process.errors_ = posix::FileDescriptor(::memfd_create("complaints", MFD_CLOEXEC));
-  if (!process.errors_) return system_error("memfd_create", errno);
+  if (!process.errors_)
+    return system_error("no memory for the messages of " + process.name_ + " (memfd_create)", errno);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, input->read.get(), STDIN_FILENO);

@@ -6,7 +6,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns the signal with a name like "Killed" or "Segmentation fault (core dumped)".
+// Returns the number of the signal whose name begins the text, such as "Killed" or "Segmentation fault (core dumped)".
+// Returns 0 if there is none.
 int signal_called(std::string_view text) {
   for (int signal = 1; signal < 32; ++signal) {
     const char* name = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): there is a single thread

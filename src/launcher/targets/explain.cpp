@@ -80,13 +80,13 @@ struct Prospect {
 
 Prospect prospect_of_mpi(const Config& config, const Environment& environment) {
   using Says = Prospect::Says;
-  const MpiWish wish = mpi_wish(config);
-  if (wish.when == MpiWish::When::never) return {Says::no, wish.why, ""};
+  const MpiUse use = mpi_use(config);
+  if (use.when == MpiUse::When::never) return {Says::no, use.why, ""};
   std::string plugins;
   for (const MpiPlugin& plugin : mpi_plugins())
     if (is_installed(plugin, environment)) plugins += (plugins.empty() ? "" : ", ") + std::string(plugin.file);
-  if (plugins.empty()) return {Says::no, "no MPI plugin is installed", wish.why};
-  return {Says::only_if, "where all ranks can start the same MPI (plugins: " + plugins + ")", wish.why};
+  if (plugins.empty()) return {Says::no, "no MPI plugin is installed", use.why};
+  return {Says::only_if, "where all ranks can start the same MPI (plugins: " + plugins + ")", use.why};
 }
 
 std::string medium_of(const TransportRow& transport, const Config& config) {
@@ -129,7 +129,7 @@ std::vector<std::string> carriers(std::string beginning, bool TransportRow::*rea
 
 std::string transport(const Config& config, const JobOptions& plan, const Environment& environment) {
   auto lines = carriers("inside a node: ", &TransportRow::within_node, config, environment);
-  if (!is_on_one_node(plan) || mpi_wish(config).when == MpiWish::When::always) {
+  if (!is_on_one_node(plan) || mpi_use(config).when == MpiUse::When::always) {
     auto between = carriers("between nodes: ", &TransportRow::between_nodes, config, environment);
     lines.insert(lines.end(), between.begin(), between.end());
   }

@@ -31,9 +31,9 @@ Result<JobOptions> plan(const JobRequest& request) {
   const Environment& environment = request.environment;
   auto program = find_mpiexec(environment);
   if (!program) return program.error();
-  MpiexecWish wish;
-  wish.ranks = request.ranks;
-  wish.is_root = ::geteuid() == 0;
+  MpiexecOptions options;
+  options.ranks = request.ranks;
+  options.is_root = ::geteuid() == 0;
   if (!request.hosts.empty()) {
     auto hosts = hosts_with_ranks(request);
     if (!hosts) return hosts.error();
@@ -41,28 +41,28 @@ Result<JobOptions> plan(const JobRequest& request) {
       if (host.host.find(':') != std::string::npos)
         return Error(ErrorCode::unsupported, "--mpi: the hosts of an mpiexec cannot be given as IPv6 addresses (" +
                                                  host.host + "): use their names");
-    wish.hosts = std::move(*hosts);
-    wish.exported = names_to_export(environment);
-    for (const auto& [name, value] : variables_of(request.flags)) wish.exported.push_back(name);
-    std::sort(wish.exported.begin(), wish.exported.end());
-    wish.exported.erase(std::unique(wish.exported.begin(), wish.exported.end()), wish.exported.end());
+    options.hosts = std::move(*hosts);
+    options.exported = names_to_export(environment);
+    for (const auto& [name, value] : variables_of(request.flags)) options.exported.push_back(name);
+    std::sort(options.exported.begin(), options.exported.end());
+    options.exported.erase(std::unique(options.exported.begin(), options.exported.end()), options.exported.end());
   }
   std::vector<std::string> agent = ssh_stand_in(environment);
-  if (agent.size() == 1) wish.ssh = agent[0];
-  wish.ssh_port = request.flags.get("ssh_port");
-  wish.ssh_identity_file = request.flags.get("ssh_identity_file");
-  wish.interfaces = request.flags.get("nics");
-  wish.binding = split_words(request.flags.get("binding_args"));
-  wish.more = split_words(request.flags.get("mpi_args"));
+  if (agent.size() == 1) options.ssh = agent[0];
+  options.ssh_port = request.flags.get("ssh_port");
+  options.ssh_identity_file = request.flags.get("ssh_identity_file");
+  options.interfaces = request.flags.get("nics");
+  options.binding = split_words(request.flags.get("binding_args"));
+  options.more = split_words(request.flags.get("mpi_args"));
   auto keeper = program_on_other_hosts(environment);
   if (!keeper) return keeper.error();
   KeeperOrders orders{request.grace};
-  bool chooses_readers = std::any_of(wish.more.begin(), wish.more.end(), [](const std::string& word) {
+  bool chooses_readers = std::any_of(options.more.begin(), options.more.end(), [](const std::string& word) {
     return word == "-s" || word == "--s" || word == "-stdin" || word == "--stdin";
   });
   orders.packs_input = program->launcher != bootstrap::Launcher::open_mpi && !chooses_readers;
-  wish.command = below_a_keeper(*keeper, orders, request.command);
-  auto site = mpi_command(*program, wish);
+  options.command = below_a_keeper(*keeper, orders, request.command);
+  auto site = mpi_command(*program, options);
   if (!site) return site.error();
   site->packs_input = orders.packs_input;
   return plan_of_site(std::move(*site));

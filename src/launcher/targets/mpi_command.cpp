@@ -28,67 +28,67 @@ std::string hosts_with_slots(const std::vector<HostSlots>& hosts) {
 }
 
 // Returns the options of ssh as one text. The launcher splits this text by itself.
-std::string ssh_options(const MpiexecWish& wish) {
+std::string ssh_options(const MpiexecOptions& options) {
   std::string text;
-  if (!wish.ssh_port.empty()) text = "-p " + wish.ssh_port;
-  if (!wish.ssh_identity_file.empty()) text += (text.empty() ? "-i " : " -i ") + wish.ssh_identity_file;
+  if (!options.ssh_port.empty()) text = "-p " + options.ssh_port;
+  if (!options.ssh_identity_file.empty()) text += (text.empty() ? "-i " : " -i ") + options.ssh_identity_file;
   return text;
 }
 
-Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecWish& wish) {
-  if (!ssh_options(wish).empty())
+Result<SiteLauncher> hydra_command(const MpiProgram& program, const MpiexecOptions& options) {
+  if (!ssh_options(options).empty())
     return Error(ErrorCode::unsupported, program.path + " (" + program.says +
                                              ") takes no ssh port or key: put them into ~/.ssh/config instead of "
                                              "--ssh-port and --ssh-identity-file");
-  if (wish.interfaces.find(',') != std::string::npos)
+  if (options.interfaces.find(',') != std::string::npos)
     return Error(ErrorCode::invalid_argument,
-                 "--network-interfaces " + wish.interfaces + ": " + program.path + " takes a single one");
+                 "--network-interfaces " + options.interfaces + ": " + program.path + " takes a single one");
   SiteLauncher site;
   site.launcher = program.launcher;
   site.dialect = &dialect_of_hydra;
-  site.command = {program.path, "-n", std::to_string(wish.ranks), "-prepend-rank"};
-  if (!wish.ssh.empty()) append(site.command, {"-launcher", "ssh", "-launcher-exec", wish.ssh});
-  if (!wish.interfaces.empty()) append(site.command, {"-iface", wish.interfaces});
-  if (!wish.hosts.empty()) {
+  site.command = {program.path, "-n", std::to_string(options.ranks), "-prepend-rank"};
+  if (!options.ssh.empty()) append(site.command, {"-launcher", "ssh", "-launcher-exec", options.ssh});
+  if (!options.interfaces.empty()) append(site.command, {"-iface", options.interfaces});
+  if (!options.hosts.empty()) {
     append(site.command, {program.launcher == Launcher::intel_mpi ? "-machinefile" : "-f", host_file_word});
-    for (const HostSlots& host : wish.hosts) site.host_file += host.host + ":" + std::to_string(host.slots) + "\n";
+    for (const HostSlots& host : options.hosts) site.host_file += host.host + ":" + std::to_string(host.slots) + "\n";
   }
-  append(site.command, wish.binding);
+  append(site.command, options.binding);
   return site;
 }
 
 // Returns a value for PRTE_PREFIX. A PRRTE that is not installed where it was built for (a wheel) does not find the
 // texts by which it tells who failed; PRTE_PREFIX tells it where they are. PMIX_PREFIX would do so, too, but would
 // mislead a libpmix of the ranks.
-std::string prefix_of_texts(const MpiProgram& program, const MpiexecWish& wish) {
+std::string prefix_of_texts(const MpiProgram& program, const MpiexecOptions& options) {
   std::string prefix = std::filesystem::path(program.path).parent_path().parent_path();
-  for (std::size_t at = 0; at + 1 < wish.more.size(); ++at)
-    if (wish.more[at] == "--prefix") prefix = wish.more[at + 1];
+  for (std::size_t at = 0; at + 1 < options.more.size(); ++at)
+    if (options.more[at] == "--prefix") prefix = options.more[at + 1];
   return ::access((prefix + "/share/prte/help-prun.txt").c_str(), R_OK) == 0 ? prefix : "";
 }
 
-SiteLauncher open_mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
+SiteLauncher open_mpi_command(const MpiProgram& program, const MpiexecOptions& options) {
   bool is_new = program.launcher == Launcher::prrte;
   const char* parameter = is_new ? "--prtemca" : "--mca";
   SiteLauncher site;
   site.launcher = program.launcher;
   site.dialect = is_new ? &dialect_of_prrte : &dialect_of_open_mpi;
   site.command = {program.path};
-  if (wish.is_root) append(site.command, {"--allow-run-as-root"});
+  if (options.is_root) append(site.command, {"--allow-run-as-root"});
   append(site.command, is_new ? Words{"--output", "tag"} : Words{"--tag-output"});
-  append(site.command, {"-np", std::to_string(wish.ranks)});
-  if (!wish.hosts.empty()) append(site.command, {"-H", hosts_with_slots(wish.hosts)});
-  append(site.command, wish.binding.empty() ? Words{"--bind-to", "none", "--map-by", "slot"} : wish.binding);
-  if (!wish.ssh.empty())
-    append(site.command,
-           {parameter, is_new ? "plm_ssh_agent" : "plm_rsh_agent", wish.ssh, parameter, "plm", is_new ? "ssh" : "rsh"});
-  if (std::string options = ssh_options(wish); !options.empty())
-    append(site.command, {parameter, is_new ? "plm_ssh_args" : "plm_rsh_args", options});
-  if (!wish.interfaces.empty())
-    append(site.command, {"--mca", "btl_tcp_if_include", wish.interfaces, parameter,
-                          is_new ? "prte_if_include" : "oob_tcp_if_include", wish.interfaces});
-  for (const std::string& name : wish.exported) append(site.command, {"-x", name});
-  if (std::string prefix = is_new ? prefix_of_texts(program, wish) : ""; !prefix.empty())
+  append(site.command, {"-np", std::to_string(options.ranks)});
+  if (!options.hosts.empty()) append(site.command, {"-H", hosts_with_slots(options.hosts)});
+  append(site.command, options.binding.empty() ? Words{"--bind-to", "none", "--map-by", "slot"} : options.binding);
+  if (!options.ssh.empty())
+    append(site.command, {parameter, is_new ? "plm_ssh_agent" : "plm_rsh_agent", options.ssh, parameter, "plm",
+                          is_new ? "ssh" : "rsh"});
+  if (std::string of_ssh = ssh_options(options); !of_ssh.empty())
+    append(site.command, {parameter, is_new ? "plm_ssh_args" : "plm_rsh_args", of_ssh});
+  if (!options.interfaces.empty())
+    append(site.command, {"--mca", "btl_tcp_if_include", options.interfaces, parameter,
+                          is_new ? "prte_if_include" : "oob_tcp_if_include", options.interfaces});
+  for (const std::string& name : options.exported) append(site.command, {"-x", name});
+  if (std::string prefix = is_new ? prefix_of_texts(program, options) : ""; !prefix.empty())
     site.set["PRTE_PREFIX"] = prefix;
   return site;
 }
@@ -140,12 +140,12 @@ Result<MpiProgram> find_mpiexec(const Environment& environment) {
                    ": load the site's MPI module, set HOROVOD_MPIEXEC, or leave --mpi out");
 }
 
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish) {
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecOptions& options) {
   bool is_hydra = program.launcher == Launcher::hydra || program.launcher == Launcher::intel_mpi;
-  auto site = is_hydra ? hydra_command(program, wish) : Result<SiteLauncher>(open_mpi_command(program, wish));
+  auto site = is_hydra ? hydra_command(program, options) : Result<SiteLauncher>(open_mpi_command(program, options));
   if (!site) return site;
-  append(site->command, wish.more);
-  append(site->command, wish.command);
+  append(site->command, options.more);
+  append(site->command, options.command);
   return site;
 }
 

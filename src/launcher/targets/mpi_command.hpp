@@ -25,7 +25,7 @@ std::optional<bootstrap::Launcher> launcher_that_says(std::string_view version);
 // has.
 Result<MpiProgram> find_mpiexec(const Environment& environment);
 
-struct MpiexecWish {
+struct MpiexecOptions {
   int ranks = 1;
   std::vector<HostSlots> hosts;       // the hosts, each with as many slots as ranks; empty: the launcher chooses
   std::vector<std::string> exported;  // names of variables that go to other hosts
@@ -37,7 +37,7 @@ struct MpiexecWish {
   std::vector<std::string> command;
   bool is_root = false;
 };
-Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecWish& wish);
+Result<SiteLauncher> mpi_command(const MpiProgram& program, const MpiexecOptions& options);
 
 // Splits a text into words as a shell does, with quotes: `-x "a b"` are two words.
 std::vector<std::string> split_words(std::string_view text);

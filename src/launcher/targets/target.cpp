@@ -17,7 +17,7 @@ constexpr const Target* targets[] = {&mpi_target,  &slurm_target, &jsrun_target,
                                      &pals_target, &flux_target,  &agents_target};
 
 // These texts are Horovod's: its users know them.
-Status check_wishes(const JobRequest& request) {
+Status check_request(const JobRequest& request) {
   if (!request.flags.is_set("use_mpi") && !request.flags.is_set("use_jsrun")) return {};
   if (!has_mpi_plugin(request.environment))
     return Error(ErrorCode::unsupported,
@@ -38,7 +38,7 @@ bool is_named_localhost(const HostSlots& host, const OwnNames& own) {
 }  // namespace
 
 Result<ChosenTarget> choose_target(const JobRequest& request) {
-  HVD_RETURN_IF_ERROR(check_wishes(request));
+  HVD_RETURN_IF_ERROR(check_request(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) return ChosenTarget{target, *why};
   return Error(ErrorCode::unsupported,

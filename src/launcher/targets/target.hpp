@@ -67,8 +67,8 @@ bool is_for_the_whole_job(const JobRequest& request);
 Result<std::vector<HostSlots>> hosts_with_ranks(const JobRequest& request);
 // Makes a plan for a launcher of the site. The launcher runs on this machine.
 JobOptions plan_of_site(SiteLauncher site);
-// The same for a launcher that starts a keeper for each rank. The keeper packs input and labels lines; it stands behind
-// the words of `site`.
+// The same for a launcher that starts a keeper for each rank. The keeper packs input and labels lines; its words
+// follow those of `site`.
 Result<JobOptions> plan_with_keepers(const JobRequest& request, SiteLauncher site);
 // Returns the path of horovodrun on other hosts: HOROVOD_REMOTE_PROGRAM, or its path here.
 Result<std::string> program_on_other_hosts(const Environment& environment);

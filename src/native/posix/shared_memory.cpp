@@ -34,7 +34,7 @@ Result<void*> map_pages(int descriptor, std::size_t bytes, std::string_view labe
 
 Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t bytes) {
   SharedMemory memory;
-  if (bytes == 0) return Error(ErrorCode::invalid_argument, "shared memory of 0 bytes was asked for");
+  if (bytes == 0) return Error(ErrorCode::invalid_argument, "expected at least 1 byte of shared memory, found 0");
   // The available memory is checked before a page is touched: beyond a control group's limit the kernel kills the
   // process and reports no error.
   AvailableMemory available = available_memory();
@@ -56,7 +56,8 @@ Result<SharedMemory> SharedMemory::create(std::string_view label, std::size_t by
   if (outcome != 0) {
     int reason = errno;
     if (reason == ENOSPC || reason == ENOMEM) return too_little(label, bytes, "the kernel has no more pages");
-    if (reason != EOPNOTSUPP) return system_error("fallocate of " + std::to_string(bytes) + " bytes", reason);
+    if (reason != EOPNOTSUPP)
+      return system_error("fallocate of " + std::to_string(bytes) + " bytes of shared memory", reason);
   }
   // Seals the file, so that nobody can shrink it while it is in use. Shrinking would cause a SIGBUS.
   ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);

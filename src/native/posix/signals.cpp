@@ -27,9 +27,9 @@ Result<SignalReader> SignalReader::open(std::initializer_list<int> signals, Chil
     ::sigaction(SIGCHLD, &action, nullptr);
   }
   if (int failed = ::pthread_sigmask(SIG_BLOCK, &wanted, &reader.previous_mask_); failed != 0)
-    return system_error("pthread_sigmask", failed);
+    return system_error("cannot receive signals (pthread_sigmask)", failed);
   reader.descriptor_ = FileDescriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!reader.descriptor_) return system_error("signalfd", errno);
+  if (!reader.descriptor_) return system_error("cannot receive signals (signalfd)", errno);
   return reader;
 }
 

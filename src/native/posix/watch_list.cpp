@@ -9,7 +9,7 @@ namespace hvd::posix {
 Result<WatchList> WatchList::open() {
   WatchList list;
   list.epoll_ = FileDescriptor(::epoll_create1(EPOLL_CLOEXEC));
-  if (!list.epoll_) return system_error("epoll_create1", errno);
+  if (!list.epoll_) return system_error("cannot watch connections (epoll_create1)", errno);
   return list;
 }
 
@@ -29,7 +29,8 @@ Status WatchList::control(int operation, int descriptor, std::uint64_t number, b
   epoll_event event{};
   event.events = EPOLLIN | (also_writable ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
   event.data.u64 = number;
-  if (::epoll_ctl(epoll_.get(), operation, descriptor, &event) != 0) return system_error("epoll_ctl", errno);
+  if (::epoll_ctl(epoll_.get(), operation, descriptor, &event) != 0)
+    return system_error("cannot watch a connection (epoll_ctl)", errno);
   return {};
 }
 

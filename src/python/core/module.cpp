@@ -291,7 +291,7 @@ PyMethodDef functions[] = {
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(id). Collective over all ranks of the job."},
     {"should_stop", should_stop, METH_O, "should_stop(process set's id) -> bool: the loop is to be left now."},
     {"request_stop", request_stop, METH_VARARGS, "request_stop(reason or None): all ranks are to leave their loops."},
-    {"stop_reason", stop_reason, METH_NOARGS, "(cause, text), or None while nobody wishes to stop."},
+    {"stop_reason", stop_reason, METH_NOARGS, "(cause, text), or None while no rank has asked to stop."},
     {"timeline_start", timeline_start, METH_VARARGS, "timeline_start(path, mark_cycles)"},
     {"timeline_stop", timeline_stop, METH_NOARGS, "Closes the timeline's file, if there is one."},
     {"shared_allocate", shared_allocate, METH_O,

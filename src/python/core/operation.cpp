@@ -44,7 +44,7 @@ bool raise_not_started(hvd_status status) {
   return false;
 }
 
-// The handle owns a transient operation that was started, and releases it.
+// Called after a start. From then on a transient operation belongs to its handle, which releases it.
 void hand_over(Operation* operation) {
   if (operation->is_transient) operation->is_held = false;
 }

@@ -9,7 +9,7 @@ import sys
 
 from horovod import __version__
 
-# In a wheel all lies in the package; in a prefix the package is below <prefix>/lib*/horovod/python.
+# In a wheel everything is in the package; in a prefix the package is below <prefix>/lib*/horovod/python.
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _PLACES = {
     "cmake-dir": ("HorovodConfig.cmake", ("lib/cmake/Horovod", "../../../cmake/Horovod")),

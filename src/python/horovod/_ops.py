@@ -109,9 +109,9 @@ def shutdown():
 
 
 def _copy_mark():
-    """The C library marks the environment, so that a child that inherits the environment does not join in this
-    rank's place. Python's copy of the environment needs the mark too, because a program may give os.environ to
-    subprocess."""
+    """Copies the mark that the C library puts into the environment, so that a child that inherits the environment does
+    not join in this rank's place. Python's own copy of the environment needs the mark too, because a program may give
+    os.environ to subprocess."""
     mark = _core.owner_mark()
     if mark is not None:
         os.environ["HOROVOD_OWNER"] = mark
@@ -175,7 +175,7 @@ def remove_process_set(process_set):
 
 
 def _forget_set(process_set):
-    """From now on the id belongs to no set, or to another one."""
+    """Called when the id belongs to no set any more, or to another one. Forgets what is stored for the set."""
     _forget_operations()
     _unnamed.pop(process_set, None)
     _places.pop(process_set, None)

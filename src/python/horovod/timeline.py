@@ -95,8 +95,8 @@ def offset_by_batches(node, reference):
 
 
 def at(points, time):
-    """Returns the offset at that time. The first and the last line go on before the first point and after the last
-    one."""
+    """Returns the offset at that time, on a straight line through the two nearest points. Before the first point and
+    after the last one the nearest such line is continued."""
     if len(points) == 1:
         return points[0][1]
     after = min(max(bisect.bisect_left(points, (time,)), 1), len(points) - 1)

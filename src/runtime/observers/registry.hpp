@@ -17,15 +17,15 @@ class ObserverRegistry {
   // The observers in `first` are there from the start. `wake` ends the engine's sleep.
   ObserverRegistry(std::vector<Observer*> first, std::function<void()> wake);
 
-  // May be called on any thread except the engine's. They wait for the engine's next look. After add() the observer
-  // hears of everything. After remove() no call of it is under way or will come. Operations may be in flight meanwhile,
-  // so the end of an operation may be the first event that an observer hears of it.
+  // May be called on any thread except the engine's. They return after the engine's next step. After add() the observer
+  // gets all events. After remove() no call of it is under way or will come. Operations may be in flight meanwhile, so
+  // the end of an operation may be the first event of it that an observer gets.
   void add(Observer& observer);
   void remove(Observer& observer);
 
   // ---- the engine's thread
-  // Between open() and close() changes wait for take_changes(). Before and after, nobody is called, and changes are
-  // made at once.
+  // Between open() and close() changes wait for take_changes(). Before and after, no observer is called, and changes
+  // are made at once.
   void open();
   void close();
   void take_changes() {

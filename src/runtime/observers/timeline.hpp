@@ -7,7 +7,7 @@
 // 3. Training comes first: if other threads want the core, the writer takes less than 2 % of it.
 // 4. If the writer is too slow, the queue has no room. Then whole uses of operations are left out, from submission to
 //    end, and one event says how many. If the beginning of a use was recorded, there is room for its end.
-// 5. If the file cannot be written any more, a warning says so, and from then on nothing is recorded.
+// 5. If the file cannot be written any more, there is a warning, and from then on nothing is recorded.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -33,8 +33,8 @@ class Collectives final : public NativeCollectives {
   const UnderWay& under_way() const { return under_way_; }
   // Returns true if an MPI call has ended since the last call of this function.
   bool has_just_ended() { return std::exchange(has_ended_, false); }
-  // Every task fails from now on. Calls that are under way stay with MPI, and so does their memory. Returns true if
-  // there were any.
+  // Makes every task fail from now on. Calls that are under way stay with MPI, and so does their memory. Returns true
+  // if there were any.
   bool abandon(const Error& reason);
 
  private:

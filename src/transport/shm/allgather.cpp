@@ -6,8 +6,9 @@
 // several pieces. The memory of a piece is filled again when all others have taken the piece. With two seats, the seats
 // exchange their slabs after each use of a place: the seat that writes to a place is the one that read it last. So the
 // place's cache lines move back and forth between the two cores. Without the exchange a reader would keep sharing the
-// lines, and each store would cost a round trip (measured on 2 cores of Zen 4, 1 MB from each seat: 150 us past the
-// caches, 78 us with exchanged slabs). The writer knows that the place is free, because it has read the place itself.
+// lines, and each store would cost a round trip (measured on 2 cores of Zen 4, 1 MB from each seat: 150 us with stores
+// that bypass the caches, 78 us with exchanged slabs). The writer knows that the place is free, because it has read the
+// place itself.
 // After another verb the peer may still have to unpack its slab. Therefore every seat then begins with its own slab.
 #include <algorithm>
 
@@ -18,7 +19,7 @@ namespace hvd::transport::shm {
 namespace {
 
 constexpr std::size_t allgather_piece_bytes = 128 << 10;
-constexpr std::size_t streaming_gather_bytes = 16 << 20;  // 4 MB by 4 ranks take 480 us, past the caches 760 us
+constexpr std::size_t streaming_gather_bytes = 16 << 20;  // 4 MB by 4 ranks: 480 us, bypassing caches 760 us
 
 class Allgather final : public Task {
  public:

@@ -66,7 +66,7 @@ class Cursor {
       to += part;
     });
   }
-  // Like gather(), but stores past the caches: see LinkState::publishes_past_caches.
+  // Like gather(), but its stores bypass the caches: see LinkState::publishes_past_caches.
   void gather_streaming(std::byte* to, std::size_t bytes);
   // Copies from contiguous memory to the next bytes of `out`.
   void scatter(const std::byte* from, std::size_t bytes) {
@@ -75,7 +75,7 @@ class Cursor {
       from += part;
     });
   }
-  // Like scatter(), but stores past the caches, for results that do not fit into them.
+  // Like scatter(), but its stores bypass the caches, for results that do not fit into them.
   void scatter_streaming(const std::byte* from, std::size_t bytes);
 
  private:

@@ -82,10 +82,10 @@ struct LinkState {
 
   std::optional<Error> aborted;
 
-  // True if data that other seats will read but not write should be stored past the caches. Measured on AMD's Zen 4: a
-  // store to a line that another core has read takes 27 ns, and such stores do not overlap (2.3 GB/s). Stores past the
-  // caches reach 30 GB/s, and the others read the data as fast as before. Intel's processors are faster with plain
-  // stores, which stay in the shared cache.
+  // True if stores should bypass the caches when other seats will read the data but not write them. Measured on AMD's
+  // Zen 4: a store to a line that another core has read takes 27 ns, and such stores do not overlap (2.3 GB/s). Stores
+  // that bypass the caches reach 30 GB/s, and the others read the data as fast as before. Intel's processors are faster
+  // with plain stores, which stay in the shared cache.
   const bool publishes_past_caches = is_amd();
   // Smaller data are not worth it.
   static constexpr std::size_t streaming_publish_bytes = 8 << 10;

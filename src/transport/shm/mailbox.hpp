@@ -28,7 +28,7 @@ class Mailbox {
   // After poll() has returned done or failed, the ticket is not valid any more.
   Progress poll(Pending pending);
   const Error& failure() const { return *failure_; }
-  // Every pending operation fails. From now on the caller's memory is not touched.
+  // Makes every pending operation fail. From now on the caller's memory is not touched.
   void abort(const Error& reason);
 
  private:

@@ -55,7 +55,7 @@ class Stream {
 
   // True if the other end has closed its half. It does so only when it does not need any more messages.
   bool is_left() const;
-  // There is no connection: everything that waits fails.
+  // Called when there is no connection any more. Makes every operation fail that waits.
   void fail(End end);
   // Tells the other end that this end has aborted the link, and why. Does nothing while a message is half sent, because
   // the text would be taken for a part of that message.

@@ -270,13 +270,13 @@ class _Union:
 def _fetch(root, opened, server_of):
     """Fills the tensors of `root`."""
     items = [item for item in root.tensors() if item.bytes()]
-    wishes = {server: [] for server in set(server_of.values())}
+    requests = {server: [] for server in set(server_of.values())}
     for item in items:
         for who, where, start, stop in item.pieces:
-            wishes[server_of[who]].append((who, where, item.dimension, start, stop))
-    asked = _send("wishes", {server: _bytes_tensor(json.dumps(each)) for server, each in wishes.items()})
+            requests[server_of[who]].append((who, where, item.dimension, start, stop))
+    asked = _send("requests", {server: _bytes_tensor(json.dumps(each)) for server, each in requests.items()})
     answers = _send("answers", agree(lambda: _answers(asked, opened)))
-    at = dict.fromkeys(wishes, 0)
+    at = dict.fromkeys(requests, 0)
     for item in root.tensors():
         pieces = []
         for who, _, start, stop in item.pieces if item.bytes() else ():

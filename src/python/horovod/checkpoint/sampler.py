@@ -33,7 +33,7 @@ class Sampler(torch.utils.data.Sampler):
             self.epoch, self.position = epoch, 0
 
     def advance(self, samples):
-        """This rank has trained on `samples` more samples."""
+        """Call this when this rank has trained on `samples` more samples."""
         self.position = min(self._count, self.position + samples * size())
 
     def _rest(self):

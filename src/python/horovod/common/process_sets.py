@@ -37,7 +37,7 @@ class ProcessSet:
         self.ranks = sorted(ranks)
 
     def _invalidate(self):
-        """The set no longer belongs to the job. It may be added again."""
+        """Called when the set no longer belongs to the job. It may be added again."""
         self.process_set_id = None
 
     def _check_id(self):
@@ -122,7 +122,7 @@ def _ranks_of(comm, world):
 
 
 def _begin_anew(comm):
-    """A new job has begun: the ids of the last job are no longer valid."""
+    """Called when a new job has begun. Removes the ids of the last job, which are no longer valid."""
     for process_set in list(_registered):
         process_set._invalidate()
     _registered.clear()

@@ -39,7 +39,7 @@ def _what_is_in_the_way_of(tensor):
         return "nested tensors have no shape that ranks could agree about; communicate the parts (tensor.unbind()) " \
                "or tensor.to_padded_tensor(0.0)"
     if tensor.is_meta:
-        return "it lies on the meta device and has no values; give it memory first, as by " \
+        return "it is on the meta device and has no values; give it memory first, as by " \
                "module.to_empty(device='cpu'), and values"
     if tensor.layout != torch.strided:
         return f"expected a dense tensor, found layout {tensor.layout}; use sparse_allreduce_async or tensor.to_dense()"
@@ -95,7 +95,7 @@ def check_group(tensors, verb, name):
         check_tensor(tensor, verb, name)
     kinds = {tensor.device.type for tensor in tensors}
     if len(kinds) > 1:
-        raise HorovodInternalError(f"{verb}: the tensors of a group lie in one kind of memory; found "
+        raise HorovodInternalError(f"{verb}: the tensors of a group must be in one kind of memory; found "
                                    f"{' and '.join(sorted(kinds))}")
 
 

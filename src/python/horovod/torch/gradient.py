@@ -46,7 +46,7 @@ class Gradient:
             self.hook = None
 
     def has_accumulated(self, tensor):
-        """The hook: a backward pass has added to the parameter's gradient."""
+        """The hook. Called when a backward pass has added to the parameter's gradient."""
         if tensor is None:
             return  # an earlier hook of the program has removed the gradient
         if self.left <= 0 or self.settings.passes > 1:
@@ -59,8 +59,8 @@ class Gradient:
             if self.of_all.is_closed:
                 raise RuntimeError(
                     f"The gradient of {self.name!r} came after others of the same step had been used. Other ranks "
-                    "lacked those, so this rank had told them what it has, and this was not there. Call "
-                    "optimizer.synchronize() before gradients are used, and step() within "
+                    "lacked some of those. Therefore this rank had already reported which gradients it has, and this "
+                    "one was not among them. Call optimizer.synchronize() before gradients are used, and step() within "
                     "optimizer.skip_synchronize().")
             self.start(tensor)
         else:
@@ -68,8 +68,8 @@ class Gradient:
             self.used_version = version_of(tensor)
 
     def _count_anew_if_taken_away(self, tensor):
-        """A program that removes a gradient or sets it to zero does not want it any more. Then the next pass is the
-        first of its round."""
+        """Begins a new round if the program has removed the gradient or set it to zero, because it then does not want
+        that gradient any more."""
         seen = self.tensor if self.tensor is not None else self.seen and self.seen()
         # The backward pass itself has changed the tensor once. A further change means that the program has changed the
         # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
@@ -215,7 +215,7 @@ class Gradient:
             raise failure
 
     def land(self):
-        """The result has arrived. Makes the gradient an ordinary tensor again."""
+        """Called when the result has arrived. Makes the gradient an ordinary tensor again."""
         tensor, self.tensor = self.tensor, None
         store, self.store = self.store, None
         self.handle = None
@@ -255,7 +255,7 @@ class Gradient:
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
 
     def discard(self):
-        """The program does not want what this round has brought so far. The count of passes begins anew."""
+        """Called when the program does not want the gradient of this round. The count of passes begins anew."""
         self.left = self.settings.passes
         self.kept_back = 0
         if self.tensor is None and not self.is_done:
@@ -266,14 +266,14 @@ class Gradient:
         self.is_done = False
 
     def let_go(self):
-        """The optimizer does not step this parameter any more."""
+        """Called when the optimizer does not step this parameter any more."""
         self.unhook()
         self.discard()
         if self.group is not None:
             self.group.members.remove(self)
 
     def leave_group(self):
-        """The optimizer no longer exists. A gradient that waits for others of its group will not be reduced."""
+        """Called when the optimizer no longer exists. Gives up a gradient that waits for others of its group."""
         if self.group is not None and not self.group.is_started:
             if self.tensor is not None:
                 land(self.tensor)
@@ -294,7 +294,7 @@ class Gradient:
         return True
 
     def lose(self):
-        """No rank will finish the reduction that is in flight: removes the gradient."""
+        """Called when no rank will finish the reduction that is in flight. Removes the gradient."""
         tensor, self.tensor = self.tensor, None
         self.store = self.handle = None
         if tensor is not None:

@@ -52,7 +52,9 @@ class Gradients:
         self._groups = []
         self._parameters = []  # all parameters, in the order of the optimizer's groups
         self._unhooked = []
-        self._lacking = None  # gradients that this rank lacked when it closed the round, until it hears of the others'
+        # Gradients that this rank lacked when it closed the round. None before that, and once it knows which gradients
+        # the other ranks have.
+        self._lacking = None
         self._filled = []  # gradients that only other ranks have
         self.failures = []  # failures of gradients that were used early
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
@@ -124,7 +126,7 @@ class Gradients:
                 self._groups.append(group)
 
     def let_go(self):
-        """The optimizer no longer exists, or is wrapped again. A gradient in flight lands when it is used."""
+        """Called when the optimizer is deleted or wrapped again. A gradient in flight lands when it is used."""
         for gradient in self._all:
             gradient.unhook()
             gradient.leave_group()
@@ -155,7 +157,7 @@ class Gradients:
         return self.submitted > 0 and any(gradient.tensor is not None for gradient in self._all)
 
     def begin_round(self):
-        """The program has removed the gradients or set them to zero."""
+        """Called when the program has removed the gradients or set them to zero."""
         self.is_synchronized = False
         if self.submitted or self.settings.passes > 1:
             self._presence.forget()

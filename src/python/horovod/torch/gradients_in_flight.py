@@ -80,8 +80,8 @@ def _leave_buffer(base, part):
 
 
 def abandon(gradients):
-    """The optimizer of these gradients no longer exists. They land when they are used, or at the first call of
-    abandon() after they are done."""
+    """Called when the optimizer of these gradients no longer exists. They land when they are used, or at the first
+    call of abandon() after they are done."""
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 

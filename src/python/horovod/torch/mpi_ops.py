@@ -37,7 +37,7 @@ def barrier(process_set=global_process_set):
 
 
 def join(device=-1):
-    """Says that this rank has nothing more to contribute. Returns when all ranks have said so; the result is the last.
+    """Tells all ranks that this rank has no more data. Returns when all ranks have joined: the rank that joined last.
 
     Until then this rank contributes zeros to every allreduce. Other collectives fail on the ranks that start them.
     device: the GPU that holds the zeros; host tensors do not need it.

@@ -197,7 +197,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return (object.__new__, (self._wrapped_class,), *rest)
 
     def __deepcopy__(self, memo):
-        """The copy is distributed, too. It follows the copies of the parameters."""
+        """Returns a copy that is distributed, too, and works on the copies of the parameters."""
         make, arguments, state, *_ = self.__reduce_ex__(4)
         copied = make(*arguments)
         memo[id(self)] = copied
@@ -219,8 +219,8 @@ def _are_outstanding_anywhere(distributed):
 
 
 def _of_all_ranks(optimizer, closure):
-    """A closure computes gradients and the loss within the step. Returns a closure whose gradients and loss are
-    those of all ranks."""
+    """Returns a closure that gives the gradients and the loss of all ranks. (A closure computes gradients and the loss
+    within the step.)"""
     distributed = optimizer._distributed
 
     @functools.wraps(closure)

@@ -1,4 +1,4 @@
-"""This package stands in PYTHONPATH instead of the real package. PYTHONPATH is searched before the folders of a
+"""This package is in PYTHONPATH instead of the real package. PYTHONPATH is searched before the folders of a
 Python. Therefore the real package there would hide one that a user has installed in an environment. This package
 replaces itself by the first other horovod that Python finds, or by the one of this installation if there is no
 other."""
