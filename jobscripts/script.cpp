@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
+#include "base/counted.hpp"
 #include "base/shell_word.hpp"
 #include "jobscripts/duration.hpp"
 
@@ -83,6 +85,25 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
   return size;
 }
 
+// Checks the time against the longest that the site takes for so many nodes. A queue that the user names may take jobs
+// of more time than the site's own, so then only more than the site takes for any number of nodes is refused.
+Status check_time(const Site& site, const ScriptRequest& request, std::chrono::seconds time) {
+  constexpr int most_nodes = std::numeric_limits<int>::max();
+  for (int nodes : {request.nodes, request.queue.empty() ? request.nodes : most_nodes})
+    if (auto longest = parse_duration(site.get_for("longest", nodes)); !longest || time <= *longest) return {};
+  return misuse("--time: a job of " + counted(request.nodes, "node") + " of " + site.name + " may take " +
+                site.get_for("longest", request.nodes) + ", not " + request.time);
+}
+
+// Returns the words by which the site's launcher gives each rank the cores beside its GPU; empty if the ranks are not
+// one for each GPU of the node, or have another number of cores than the site's.
+std::string binding_to_gpus(const Site& site, const Size& size) {
+  int gpus = site.number("gpus_per_node", 0);
+  bool is_full = gpus > 0 && size.gpus_per_node == gpus && size.ranks_per_node == gpus &&
+                 size.cpus_per_rank == site.number("cpus_per_node", 0) / gpus;
+  return is_full ? site.get("cpu_bind") : "";
+}
+
 // Puts the lists of the site and of the user into `values`, and the lines that depend on both.
 void put_lists(Values& values, const Site& site, const ScriptRequest& request, const Size& size) {
   for (const char* key : {"directive", "export", "note", "module"})
@@ -118,8 +139,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
   auto time = parse_duration(request.time);
   if (!time) return misuse("--time: " + time.error().message);
-  if (auto longest = parse_duration(site.get("longest")); longest && *time > *longest)
-    return misuse("--time: jobs of " + site.name + " may take " + site.get("longest") + ", not " + request.time);
+  HVD_RETURN_IF_ERROR(check_time(site, request, *time));
   if (request.is_requeued && *time <= 2 * warning_before_the_end)
     return misuse("--requeue: the job is told 5 minutes before its end, so it needs more than 10 minutes, not " +
                   request.time);
@@ -141,9 +161,10 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   put("job_name", chosen(request.job_name, name_of(request.command)));
   put("account", request.account);
   put("account_flag", site.get("account_flag"));
-  put("queue", chosen(request.queue, site.get("queue")));
+  put("queue", chosen(request.queue, site.get_for("queue", request.nodes)));
   put("queue_flag", site.get("queue_flag"));
   put("constraint", chosen(request.constraint, site.get("constraint")));
+  put("cpu_bind", binding_to_gpus(site, *size));
   put("time", site.scheduler == "lsf" ? hours_minutes(*time) : hours_minutes_seconds(*time));
   put_number("nodes", request.nodes);
   put_number("ranks", request.nodes * size->ranks_per_node);

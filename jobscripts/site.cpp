@@ -1,6 +1,8 @@
 #include "jobscripts/site.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include "base/comma_list.hpp"
 #include "base/number.hpp"
@@ -10,26 +12,48 @@ namespace hvd::jobscripts {
 
 namespace {
 
-enum class Kind { text, number, list };
+enum class Kind { text, number, list, by_nodes };
 struct Key {
   std::string_view name;
   Kind kind;
 };
 // sites/README.md explains these keys.
 constexpr Key keys[] = {
-    {"title", Kind::text},      {"scheduler", Kind::text},        {"launcher", Kind::text},
-    {"account", Kind::text},    {"account_flag", Kind::text},     {"queue", Kind::text},
-    {"queue_flag", Kind::text}, {"constraint", Kind::text},       {"longest", Kind::text},
-    {"select", Kind::text},     {"cpus_per_node", Kind::number},  {"gpus_per_node", Kind::number},
-    {"container", Kind::text},  {"ranks_per_node", Kind::number}, {"launcher_flag", Kind::list},
-    {"directive", Kind::list},  {"module", Kind::list},           {"export", Kind::list},
-    {"note", Kind::list},
+    {"title", Kind::text},           {"scheduler", Kind::text},
+    {"launcher", Kind::text},        {"account", Kind::text},
+    {"account_flag", Kind::text},    {"queue", Kind::by_nodes},
+    {"queue_flag", Kind::text},      {"constraint", Kind::text},
+    {"longest", Kind::by_nodes},     {"select", Kind::text},
+    {"cpus_per_node", Kind::number}, {"gpus_per_node", Kind::number},
+    {"container", Kind::text},       {"ranks_per_node", Kind::number},
+    {"cpu_bind", Kind::text},        {"launcher_flag", Kind::list},
+    {"directive", Kind::list},       {"module", Kind::list},
+    {"export", Kind::list},          {"note", Kind::list},
 };
 
 std::string known_keys() {
   std::vector<std::string> names;
   for (const Key& key : keys) names.emplace_back(key.name);
   return joined(names, ", ");
+}
+
+struct ByNodes {
+  std::string_view value;
+  int most_nodes = std::numeric_limits<int>::max();
+};
+
+// Reads "VALUE" or "VALUE to N nodes".
+std::optional<ByNodes> read_by_nodes(std::string_view line) {
+  ByNodes read{line};
+  std::size_t blank = line.find(' ');
+  if (blank == std::string_view::npos) return read;
+  read.value = line.substr(0, blank);
+  std::string_view rest = trimmed(line.substr(blank));
+  if (!rest.starts_with("to ") || !rest.ends_with(" nodes")) return std::nullopt;
+  auto most = number_in<int>(trimmed(rest.substr(3, rest.size() - 3 - 6)));
+  if (!most || *most < 1) return std::nullopt;
+  read.most_nodes = *most;
+  return read;
 }
 
 Status put(Site& site, std::string_view line) {
@@ -39,13 +63,15 @@ Status put(Site& site, std::string_view line) {
   const Key* key = std::find_if(std::begin(keys), std::end(keys), [&](const Key& one) { return one.name == name; });
   if (key == std::end(keys)) return Error(ErrorCode::invalid_argument, "expected one of the keys " + known_keys());
   auto& values = site.values[std::string(name)];
-  if (key->kind != Kind::list && !values.empty())
+  if (key->kind != Kind::list && key->kind != Kind::by_nodes && !values.empty())
     return Error(ErrorCode::invalid_argument, "the key occurs twice: leave one of the two lines out");
   if (value.empty()) return Error(ErrorCode::invalid_argument, "expected a value after the =");
   if (key->kind == Kind::number) {
     auto number = number_in<int>(value);
     if (!number || *number < 0) return Error(ErrorCode::invalid_argument, "expected a whole number, 0 or more");
   }
+  if (key->kind == Kind::by_nodes && !read_by_nodes(value))
+    return Error(ErrorCode::invalid_argument, "expected one word, with 'to N nodes' behind it or nothing");
   values.emplace_back(value);
   return {};
 }
@@ -55,6 +81,14 @@ Status put(Site& site, std::string_view line) {
 std::string Site::get(std::string_view key) const {
   auto found = values.find(key);
   return found == values.end() || found->second.empty() ? "" : found->second.front();
+}
+
+std::string Site::get_for(std::string_view key, int nodes) const {
+  auto found = values.find(key);
+  if (found == values.end()) return "";
+  for (const std::string& line : found->second)
+    if (auto read = read_by_nodes(line); read && nodes <= read->most_nodes) return std::string(read->value);
+  return "";
 }
 
 int Site::number(std::string_view key, int otherwise) const {

@@ -16,7 +16,9 @@ struct Site {
   std::string scheduler;  // slurm, lsf or pbs
   Values values;          // the site's values by key; sites/README.md explains the keys
 
-  std::string get(std::string_view key) const;            // empty if the site does not say
+  std::string get(std::string_view key) const;  // empty if the site does not say
+  // Of a key whose lines may end in "to N nodes": the value of the first line for a job of so many nodes; else empty.
+  std::string get_for(std::string_view key, int nodes) const;
   int number(std::string_view key, int otherwise) const;  // the values were checked when the site was read
 };
 

@@ -13,10 +13,10 @@
 # shellcheck source=/dev/null
 source .venv/bin/activate
 
-# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
-# directly. Horovod binds the ranks to the cores near their GPUs.
-launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
+launch=(srun --ntasks-per-node=2 --kill-on-bad-exit=1)
 launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
+launch+=(--cpu-bind=cores)
 
 # The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75,
 # and the job goes back into the queue. In its next run the program goes on from its last checkpoint.

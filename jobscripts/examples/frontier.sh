@@ -14,9 +14,10 @@
 # Tensors of AMD GPUs travel through host memory: this version has no kernels for them.
 
 
-# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
-# directly. Horovod binds the ranks to the cores near their GPUs.
-launch=(srun --ntasks-per-node=8 --cpu-bind=none --kill-on-bad-exit=1)
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
+launch=(srun --ntasks-per-node=8 --kill-on-bad-exit=1)
 launch+=(--gpu-bind=none)
 launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
+# Each rank gets the cores beside its GPU.
+launch+=(--cpu-bind="mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000")
 exec "${launch[@]}" python train.py --epochs 90

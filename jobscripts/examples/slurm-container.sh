@@ -9,9 +9,8 @@
 #SBATCH --open-mode=append
 
 
-# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
-# directly. Horovod binds the ranks to the cores near their GPUs.
-launch=(srun --ntasks-per-node=4 --cpu-bind=none --kill-on-bad-exit=1)
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
+launch=(srun --ntasks-per-node=4 --kill-on-bad-exit=1)
 launch+=(--gpu-bind=none)
 launch+=(apptainer exec --nv horovod.sif)
 exec "${launch[@]}" python train.py --epochs 90

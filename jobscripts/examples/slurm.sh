@@ -9,8 +9,8 @@
 #SBATCH --open-mode=append
 
 
-# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
-# directly. Horovod binds the ranks to the cores near their GPUs.
-launch=(srun --ntasks-per-node=2 --cpu-bind=none --kill-on-bad-exit=1)
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
+launch=(srun --ntasks-per-node=2 --kill-on-bad-exit=1)
 launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
+launch+=(--cpu-bind=cores)
 exec "${launch[@]}" python train.py --epochs 90

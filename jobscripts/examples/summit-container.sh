@@ -4,7 +4,7 @@
 #BSUB -nnodes 2
 #BSUB -W 2:00
 #BSUB -P ABC123
-#BSUB -alloc_flags "smt4 nvme"
+#BSUB -alloc_flags "smt4 gpudefault nvme"
 #BSUB -o train.%J.out
 #BSUB -e train.%J.err
 # Do not set TMPDIR here: jsrun could not start anything. Home folders are read-only on the compute nodes.

@@ -4,7 +4,7 @@
 #BSUB -nnodes 4
 #BSUB -W 2:00
 #BSUB -P ABC123
-#BSUB -alloc_flags "smt4 nvme"
+#BSUB -alloc_flags "smt4 gpudefault nvme"
 #BSUB -o train.%J.out
 #BSUB -e train.%J.err
 #BSUB -wa USR1

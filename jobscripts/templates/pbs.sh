@@ -38,8 +38,17 @@ cd "$PBS_O_WORKDIR" || exit
 %include environment
 
 %if launcher_is_mpiexec
-# Horovod binds the ranks to the cores beside their GPUs.
-launch=(mpiexec -n {{ranks}} --ppn {{ranks_per_node}} --cpu-bind none{{launcher_flags}})
+# The ranks find each other by PMIx.
+launch=(mpiexec --pmi=pmix -n {{ranks}} --ppn {{ranks_per_node}}{{launcher_flags}})
+%if cpu_bind
+# Each rank gets the cores beside its GPU.
+launch+=(--cpu-bind "{{cpu_bind}}")
+%end
+%if not cpu_bind
+%if cpus_per_rank
+launch+=(--cpu-bind depth --depth {{cpus_per_rank}})
+%end
+%end
 %end
 %if launcher_is_horovodrun
 launch=(horovodrun -np {{ranks}}{{launcher_flags}})

@@ -39,14 +39,20 @@
 
 %include environment
 
-# Every rank sees all GPUs of its node and chooses one by its local rank. So the GPUs of a node can copy to each other
-# directly. Horovod binds the ranks to the cores near their GPUs.
-launch=(srun --ntasks-per-node={{ranks_per_node}} --cpu-bind=none --kill-on-bad-exit=1{{launcher_flags}})
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
+launch=(srun --ntasks-per-node={{ranks_per_node}} --kill-on-bad-exit=1{{launcher_flags}})
 %if gpus_per_node
 launch+=(--gpu-bind=none)
 %end
 %if cpus_per_rank
 launch+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")  # srun of Slurm 22.05 to 23.02 does not take over --cpus-per-task
+%if cpu_bind
+# Each rank gets the cores beside its GPU.
+launch+=(--cpu-bind="{{cpu_bind}}")
+%end
+%if not cpu_bind
+launch+=(--cpu-bind=cores)
+%end
 %end
 %if container
 launch+=({{container}})

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "missing_from.hpp"
 namespace hvd::jobscripts {
 namespace {
@@ -47,7 +49,45 @@ TEST(Scripts, are_refused_without_what_the_site_demands) {
   EXPECT_EQ(testing::missing_from(error_of("slurm", wanted), {"'slurm'", "--ranks-per-node", "--gpus-per-node"}), "");
   EXPECT_TRUE(has(error_of("summit", request("")), "--time"));
   EXPECT_TRUE(has(error_of("summit", request("2:00")), "--time"));
-  EXPECT_TRUE(has(error_of("summit", request("3d")), "24h"));
+  EXPECT_TRUE(has(error_of("lassen", request("3d")), "12h"));
+}
+
+TEST(Scripts, have_the_queue_and_the_time_of_a_job_of_their_size) {
+  ScriptRequest wanted = request("3h");
+  wanted.nodes = 4;
+  EXPECT_TRUE(has(*write_script(*find_site("polaris"), wanted), "#PBS -q preemptable\n"));
+  EXPECT_EQ(testing::missing_from(error_of("summit", wanted), {"--time", "4 nodes of summit", "2h, not 3h"}), "");
+  wanted.nodes = 10;
+  EXPECT_TRUE(has(*write_script(*find_site("polaris"), wanted), "#PBS -q prod\n"));
+  wanted.nodes = 46;
+  EXPECT_EQ(error_of("summit", wanted), "");
+  wanted.time = "25h";
+  EXPECT_TRUE(has(error_of("summit", wanted), "46 nodes"));
+}
+
+TEST(Scripts, leave_the_time_of_a_named_queue_to_the_queue) {
+  ScriptRequest wanted = request("24h");
+  wanted.queue = "killable";
+  EXPECT_EQ(error_of("summit", wanted), "");
+  wanted.time = "48h";
+  EXPECT_TRUE(has(error_of("summit", wanted), "not 48h"));
+  wanted.queue = "preemptable";
+  EXPECT_EQ(error_of("polaris", wanted), "");
+}
+
+TEST(Scripts, give_each_rank_cores_of_its_own) {
+  ScriptRequest wanted = request();
+  for (auto [site, beside_gpus, shares] :
+       {std::tuple("perlmutter", "--cpu-bind=\"map_ldom:3,2,1,0\"", "--cpu-bind=cores"),
+        std::tuple("frontier", "--cpu-bind=\"mask_cpu:fe", "--cpu-bind=cores"),
+        std::tuple("polaris", "--cpu-bind \"list:24-31,56-63:", "--cpu-bind depth")}) {
+    wanted.ranks_per_node = {};
+    EXPECT_TRUE(has(*write_script(*find_site(site), wanted), beside_gpus)) << site;
+    wanted.ranks_per_node = 2;
+    std::string script = *write_script(*find_site(site), wanted);
+    EXPECT_TRUE(has(script, shares)) << site << script;
+    EXPECT_FALSE(has(script, beside_gpus)) << site << script;
+  }
 }
 
 TEST(Scripts, are_refused_for_more_than_a_node_has) {

@@ -31,9 +31,21 @@ TEST(Sites, of_a_file_are_lines_of_keys_and_values) {
   EXPECT_EQ(site->number("gpus_per_node", 7), 7);
 }
 
+TEST(Sites, of_a_file_may_have_values_by_the_number_of_nodes) {
+  auto site =
+      parse_site("scheduler = pbs\nqueue = small to 9 nodes\nqueue = middle to 99 nodes\nqueue = large\n", "mine");
+  ASSERT_TRUE(site) << site.error().message;
+  for (auto [nodes, queue] : {std::pair(1, "small"), std::pair(9, "small"), std::pair(10, "middle"),
+                              std::pair(99, "middle"), std::pair(100, "large")})
+    EXPECT_EQ(site->get_for("queue", nodes), queue) << nodes;
+  EXPECT_EQ(site->get_for("longest", 1), "");
+  EXPECT_EQ(parse_site("scheduler = pbs\nqueue = small to 9 nodes\n", "mine")->get_for("queue", 10), "");
+}
+
 TEST(Sites, that_are_wrong_are_named_with_the_line) {
   for (const char* line :
-       {"titel = x", "title", "title =", "scheduler = slurm", "gpus_per_node = four", "gpus_per_node = -1", "= x"}) {
+       {"titel = x", "title", "title =", "scheduler = slurm", "gpus_per_node = four", "gpus_per_node = -1", "= x",
+        "queue = a b", "queue = a to nodes", "queue = a to 0 nodes", "longest = 2h to 9"}) {
     auto site = parse_site("scheduler = slurm\n" + std::string(line) + "\n", "mine");
     ASSERT_FALSE(site) << line;
     EXPECT_NE(site.error().message.find("'mine', line 2"), std::string::npos) << site.error().message;

@@ -123,6 +123,24 @@ TEST(Preflight, names_the_host_of_each_fault) {
   }
 }
 
+TEST(Preflight, names_the_host_on_which_a_rank_does_not_belong_whichever_comes_first) {
+  for (int sick = 0; sick < 6; ++sick)
+    for (int rank = 0; rank < 6; ++rank) {
+      Allocation allocation = healthy_allocation();
+      if (sick / 2 == rank / 2) continue;
+      const std::string host = allocation.probes[sick].get("host"), other = allocation.probes[rank].get("host");
+      allocation.probes[sick].set("rank", rank);
+      for (bool comes_first : {true, false}) {
+        std::ranges::stable_partition(allocation.probes,
+                                      [&](const Facts& probe) { return (probe.get("host") == host) == comes_first; });
+        const auto findings = findings_of(allocation, "world");
+        ASSERT_EQ(findings.size(), 1u);
+        EXPECT_EQ(findings[0].host, host);
+        EXPECT_EQ(findings[0].found, "rank " + std::to_string(rank) + " also runs on " + other);
+      }
+    }
+}
+
 TEST(Preflight, names_a_host_that_says_nothing_and_not_the_meeting_that_failed) {
   Allocation allocation = healthy_allocation();
   allocation.probes.resize(4);

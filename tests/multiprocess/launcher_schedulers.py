@@ -237,6 +237,17 @@ class InAJobOfPbs(JobTest):
     def test_the_script_of_its_page_runs(self):
         self.check_that_its_page_is_true("pbs.md", 8)
 
+    def test_ranks_of_the_script_for_polaris_meet(self):
+        written = subprocess.run([HOROVODRUN, "--jobscript", "pbs", "--site", "polaris", "--account", "a", "--nodes",
+                                  "2", "--time", "1h", "--", RANK, "pmix", "1"], text=True, stdout=subprocess.PIPE,
+                                 check=True)
+        path = pathlib.Path(self.folder, "job.sh")
+        path.write_text(written.stdout, encoding="utf-8")
+        library = os.path.join(os.path.dirname(HOROVODRUN), "..", "lib")
+        result = subprocess.run(["qsub", path], env=self.environment(HOROVOD_PLUGIN_PATH=library), cwd=self.folder,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
 
 @NEEDS_HYDRA
 class InAnInstanceOfFlux(JobTest):

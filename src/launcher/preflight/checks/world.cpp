@@ -1,12 +1,32 @@
 // Checks that the ranks form one world: all ranks know the same number of ranks, no rank exists twice, and the ranks
 // can meet.
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/counted.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/preflight/check.hpp"
 
 namespace hvd::launcher::preflight {
+namespace {
+
+// Returns true if a launcher that fills one host after the other starts this rank on the host of this probe.
+bool is_in_its_place(const Allocation& allocation, const Facts& probe, const std::string& rank) {
+  auto name = [](const Facts& one) { return one.get(one.has("given_name") ? "given_name" : "host"); };
+  std::ptrdiff_t before = 0;
+  for (const std::string& host : allocation.hosts) {
+    auto here = std::ranges::count(allocation.probes, host, name);
+    if (host == name(probe)) {
+      auto number = number_in<int>(rank);
+      return number && *number >= before && *number < before + here;
+    }
+    before += here;
+  }
+  return false;
+}
+
+}  // namespace
 
 const Check world_check{
     "world",
@@ -34,9 +54,13 @@ const Check world_check{
         if (!size.empty() && size != wanted && size != "0")
           verdict.findings.push_back({Severity::fault, probe.get("host"), "a world of " + wanted + " ranks",
                                       "a rank that believes in " + size, remedy});
-        if (auto [other, is_new] = seen.emplace(rank, &probe); !rank.empty() && rank != "-1" && !is_new)
-          verdict.findings.push_back({Severity::fault, probe.get("host"), "each rank once",
+        if (auto [other, is_new] = seen.emplace(rank, &probe); !rank.empty() && rank != "-1" && !is_new) {
+          const Facts* wrong = &probe;
+          if (is_in_its_place(allocation, probe, rank) && !is_in_its_place(allocation, *other->second, rank))
+            std::swap(wrong, other->second);
+          verdict.findings.push_back({Severity::fault, wrong->get("host"), "each rank once",
                                       "rank " + rank + " also runs on " + other->second->get("host"), remedy});
+        }
         if (probe.has("meeting_error")) cannot_meet = &probe;
       }
       if (verdict.findings.empty() && cannot_meet != nullptr)
