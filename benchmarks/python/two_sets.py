@@ -12,7 +12,7 @@ ROUNDS = 9
 
 
 def main():
-    hvd.init()
+    hvd.init(process_sets="dynamic")
     torch.set_num_threads(1)
     if hvd.size() != 4:
         sys.exit(f"two_sets.py needs 4 ranks, and has {hvd.size()}")
