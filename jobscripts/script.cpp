@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
 #include "base/counted.hpp"
 #include "base/shell_word.hpp"
@@ -88,11 +87,14 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
 // Checks the time against the longest that the site takes for so many nodes. A queue that the user names may take jobs
 // of more time than the site's own, so then only more than the site takes for any number of nodes is refused.
 Status check_time(const Site& site, const ScriptRequest& request, std::chrono::seconds time) {
-  constexpr int most_nodes = std::numeric_limits<int>::max();
-  for (int nodes : {request.nodes, request.queue.empty() ? request.nodes : most_nodes})
-    if (auto longest = parse_duration(site.get_for("longest", nodes)); !longest || time <= *longest) return {};
-  return misuse("--time: a job of " + counted(request.nodes, "node") + " of " + site.name + " may take " +
-                site.get_for("longest", request.nodes) + ", not " + request.time);
+  const bool is_in_usual_queue = request.queue.empty();
+  std::string longest = is_in_usual_queue ? site.get_for("longest", request.nodes) : site.longest_of_all();
+  if (auto most = parse_duration(longest); !most || time <= *most) return {};
+  if (is_in_usual_queue)
+    return misuse("--time: a job of " + counted(request.nodes, "node") + " of " + site.name + " may take " + longest +
+                  ", not " + request.time);
+  return misuse("--time: no job of " + site.name + " may take more than " + longest + "; " + request.time +
+                " were asked for");
 }
 
 // Returns the words by which the site's launcher gives each rank the cores beside its GPU; empty if the ranks are not
@@ -171,6 +173,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   put_number("ranks_per_node", size->ranks_per_node);
   put_number("gpus_per_node", size->gpus_per_node);
   put_number("cpus_per_rank", size->cpus_per_rank);
+  put_number("cores_per_rank", size->cpus_per_rank / site.number("cpus_per_core", 1));
   put_number("cpus_used", size->cpus_per_rank * size->ranks_per_node);
   if (request.is_requeued) {
     put("requeue", "yes");

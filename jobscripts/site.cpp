@@ -7,6 +7,7 @@
 #include "base/comma_list.hpp"
 #include "base/number.hpp"
 #include "base/trimmed.hpp"
+#include "jobscripts/duration.hpp"
 
 namespace hvd::jobscripts {
 
@@ -19,16 +20,13 @@ struct Key {
 };
 // sites/README.md explains these keys.
 constexpr Key keys[] = {
-    {"title", Kind::text},           {"scheduler", Kind::text},
-    {"launcher", Kind::text},        {"account", Kind::text},
-    {"account_flag", Kind::text},    {"queue", Kind::by_nodes},
-    {"queue_flag", Kind::text},      {"constraint", Kind::text},
-    {"longest", Kind::by_nodes},     {"select", Kind::text},
-    {"cpus_per_node", Kind::number}, {"gpus_per_node", Kind::number},
-    {"container", Kind::text},       {"ranks_per_node", Kind::number},
-    {"cpu_bind", Kind::text},        {"launcher_flag", Kind::list},
-    {"directive", Kind::list},       {"module", Kind::list},
-    {"export", Kind::list},          {"note", Kind::list},
+    {"title", Kind::text},           {"scheduler", Kind::text},       {"launcher", Kind::text},
+    {"account", Kind::text},         {"account_flag", Kind::text},    {"queue", Kind::by_nodes},
+    {"queue_flag", Kind::text},      {"constraint", Kind::text},      {"longest", Kind::by_nodes},
+    {"select", Kind::text},          {"cpus_per_node", Kind::number}, {"cpus_per_core", Kind::number},
+    {"gpus_per_node", Kind::number}, {"container", Kind::text},       {"ranks_per_node", Kind::number},
+    {"cpu_bind", Kind::text},        {"launcher_flag", Kind::list},   {"directive", Kind::list},
+    {"module", Kind::list},          {"export", Kind::list},          {"note", Kind::list},
 };
 
 std::string known_keys() {
@@ -81,6 +79,19 @@ Status put(Site& site, std::string_view line) {
 std::string Site::get(std::string_view key) const {
   auto found = values.find(key);
   return found == values.end() || found->second.empty() ? "" : found->second.front();
+}
+
+std::string Site::longest_of_all() const {
+  std::string longest;
+  auto found = values.find("longest");
+  if (found == values.end()) return longest;
+  for (const std::string& line : found->second) {
+    auto read = read_by_nodes(line);
+    if (!read) continue;
+    auto time = parse_duration(read->value);
+    if (time && (longest.empty() || *time > *parse_duration(longest))) longest = read->value;
+  }
+  return longest;
 }
 
 std::string Site::get_for(std::string_view key, int nodes) const {

@@ -19,6 +19,8 @@ struct Site {
   std::string get(std::string_view key) const;  // empty if the site does not say
   // Of a key whose lines may end in "to N nodes": the value of the first line for a job of so many nodes; else empty.
   std::string get_for(std::string_view key, int nodes) const;
+  // Returns the greatest `longest` of all sizes of jobs; empty if there is none.
+  std::string longest_of_all() const;
   int number(std::string_view key, int otherwise) const;  // the values were checked when the site was read
 };
 

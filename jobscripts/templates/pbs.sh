@@ -45,8 +45,8 @@ launch=(mpiexec --pmi=pmix -n {{ranks}} --ppn {{ranks_per_node}}{{launcher_flags
 launch+=(--cpu-bind "{{cpu_bind}}")
 %end
 %if not cpu_bind
-%if cpus_per_rank
-launch+=(--cpu-bind depth --depth {{cpus_per_rank}})
+%if cores_per_rank
+launch+=(--cpu-bind depth --depth {{cores_per_rank}})
 %end
 %end
 %end

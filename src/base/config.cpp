@@ -91,7 +91,7 @@ constexpr std::monostate nowhere;
 //
 // clang-format off
 constexpr Row rows[] = {
-    // Settings that have an effect on a job.
+    // Settings of jobs.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1", "no effect: a tensor never waits for a clock here"},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},

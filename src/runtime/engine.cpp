@@ -364,16 +364,16 @@ void Engine::end(const Error& reason) {
   follower_.end(inbox_.take(), reason);
 }
 
-// Says which operation keeps this rank from the agreed end, and whom it waits for.
+// Says which operation keeps this rank from the agreed end, and the rank that it waits for if that is known.
 std::string Engine::describe_work() const {
+  const Operation* oldest = nullptr;
   for (const Operation* operation : follower_.in_flight()) {
     if (!operation->scheduled) continue;
-    Rank missing = runner_->waiting_for(*operation);
-    return "'" + operation->entry->name + "' made no progress, it waits for " +
-           (missing.value >= 0 ? describe(world_, missing) + what_it_does(world_, missing)
-                               : std::string("the data or a device of this rank"));
+    if (Rank missing = runner_->waiting_for(*operation); missing.value >= 0)
+      return "'" + operation->entry->name + "' waits for " + describe(world_, missing) + what_it_does(world_, missing);
+    if (oldest == nullptr || operation->record < oldest->record) oldest = operation;
   }
-  return "its last batch did not end";
+  return oldest == nullptr ? "its last batch did not end" : "'" + oldest->entry->name + "' did not end";
 }
 
 std::chrono::nanoseconds Engine::longest_sleep() const {

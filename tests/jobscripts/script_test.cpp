@@ -70,9 +70,16 @@ TEST(Scripts, leave_the_time_of_a_named_queue_to_the_queue) {
   wanted.queue = "killable";
   EXPECT_EQ(error_of("summit", wanted), "");
   wanted.time = "48h";
-  EXPECT_TRUE(has(error_of("summit", wanted), "not 48h"));
+  EXPECT_TRUE(has(error_of("summit", wanted), "more than 24h; 48h"));
   wanted.queue = "preemptable";
   EXPECT_EQ(error_of("polaris", wanted), "");
+  wanted = request("48h");
+  wanted.queue = "preemptable";
+  wanted.nodes = 10;
+  EXPECT_EQ(error_of("polaris", wanted), "") << "smaller jobs may take 72h there";
+  wanted = request("13h");
+  wanted.queue = "any";
+  EXPECT_EQ(testing::missing_from(error_of("frontier", wanted), {"more than 12h; 13h"}), "");
 }
 
 TEST(Scripts, give_each_rank_cores_of_its_own) {
@@ -80,7 +87,7 @@ TEST(Scripts, give_each_rank_cores_of_its_own) {
   for (auto [site, beside_gpus, shares] :
        {std::tuple("perlmutter", "--cpu-bind=\"map_ldom:3,2,1,0\"", "--cpu-bind=cores"),
         std::tuple("frontier", "--cpu-bind=\"mask_cpu:fe", "--cpu-bind=cores"),
-        std::tuple("polaris", "--cpu-bind \"list:24-31,56-63:", "--cpu-bind depth")}) {
+        std::tuple("polaris", "--cpu-bind \"list:24-31,56-63:", "--cpu-bind depth --depth 16")}) {
     wanted.ranks_per_node = {};
     EXPECT_TRUE(has(*write_script(*find_site(site), wanted), beside_gpus)) << site;
     wanted.ranks_per_node = 2;

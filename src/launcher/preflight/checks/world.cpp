@@ -13,11 +13,11 @@ namespace {
 
 // Returns true if a launcher that fills one host after the other starts this rank on the host of this probe.
 bool is_in_its_place(const Allocation& allocation, const Facts& probe, const std::string& rank) {
-  auto name = [](const Facts& one) { return one.get(one.has("given_name") ? "given_name" : "host"); };
+  auto name = [](const Facts& one) { return short_name(one.get(one.has("given_name") ? "given_name" : "host")); };
   std::ptrdiff_t before = 0;
   for (const std::string& host : allocation.hosts) {
-    auto here = std::ranges::count(allocation.probes, host, name);
-    if (host == name(probe)) {
+    auto here = std::ranges::count(allocation.probes, short_name(host), name);
+    if (short_name(host) == name(probe)) {
       auto number = number_in<int>(rank);
       return number && *number >= before && *number < before + here;
     }
