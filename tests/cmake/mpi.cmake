@@ -47,7 +47,8 @@ foreach(abi mpich openmpi abi)
     set(test mpi.conformance_over_${abi}_with_ranks_on_nodes_${name})
     add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_conformance> ${shape}
                                   --gtest_filter=-*_slow)
-    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+    # The ranks spin while they wait, so other tests beside them would take many times as long, and so would they.
+    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 240 PROCESSORS ${ranks}
                          ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
   endforeach()
   # A program that is linked with an MPI and with our library.
