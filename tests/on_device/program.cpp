@@ -104,6 +104,13 @@ void finish(const Place& place, hvd_handle handle) {
 void run(const Place& place, const Use& use) {
   finish(place, start(place, use));
 }
+// Waits for the end of an operation whose callback must be told the same. hvd_last_error() says why it failed.
+hvd_status outcome_of(const Place& place, hvd_handle handle, const Told& told) {
+  const hvd_status status = hvd_wait(place.runtime, handle, -1);
+  require(told.calls == 1 && told.status == status, "callback and handle say different things");
+  hvd_release(place.runtime, handle);
+  return status;
+}
 // A rank that ends its program ends the job, so ranks come together before.
 void meet(const Place& place) {
   run(place, {"meet", HVD_BARRIER, {}, nullptr, nullptr, false, {}, HVD_HOST});
@@ -428,11 +435,9 @@ std::string disagreement_fails_everybody_and_harms_nothing(const Place& place) {
     const Use here{"disputed", HVD_ALLREDUCE, {10}, host.data(), host.data(), false, {}, HVD_HOST};
     Told told;
     const hvd_handle handle = start(place, place.rank == 0 ? here : there, &told);
-    require(hvd_wait(place.runtime, handle, -1) == HVD_MISMATCH, "ranks disagree, and nobody says so");
+    require(outcome_of(place, handle, told) == HVD_MISMATCH, "ranks disagree, and nobody says so");
     require_words(hvd_last_error(), {"disputed", "host", "cuda"});
-    require(told.calls == 1 && told.status == HVD_MISMATCH, "the callback was told something else");
     require_words(told.message, {"disputed", "host", "cuda"});
-    hvd_release(place.runtime, handle);
     require(read(place, data.data(), 10) == Floats(10, 1.0f) && host == Floats(10, 1.0f),
             "it was written nevertheless");
     run(place, there);
@@ -457,11 +462,10 @@ std::string a_failed_copy_fails_everybody(const Place& place) {
       if (hvd_start(place.runtime, &arguments, 1, &handle) != HVD_OK) {
         why = hvd_last_error();
       } else {
-        const hvd_status status = hvd_wait(place.runtime, handle, -1);
-        if (status != HVD_OK) why = hvd_last_error();
-        hvd_release(place.runtime, handle);
-        require(told.calls == 1 && told.status == status, "callback and handle say different things");
-        if (status != HVD_OK) require_words(told.message, {"failed on the device"});
+        if (outcome_of(place, handle, told) != HVD_OK) {
+          why = hvd_last_error();
+          require_words(told.message, {"failed on the device"});
+        }
       }
       if (why.empty()) continue;
       require_words(why, {"failed on the device", "rank " + std::to_string(place.size - 1)});
@@ -488,11 +492,7 @@ std::string a_stop_ends_what_waits_for_its_input(const Place& place) {
     hvd_handle handle = 0;
     hvd_status status = hvd_start(place.runtime, &arguments, 1, &handle);  // it may come after the end
     hvd_stop(place.runtime);
-    if (status == HVD_OK) {
-      status = hvd_wait(place.runtime, handle, -1);
-      require(told.calls == 1 && told.status == status, "the callback was told something else");
-      hvd_release(place.runtime, handle);
-    }
+    if (status == HVD_OK) status = outcome_of(place, handle, told);
     require(status == HVD_SHUT_DOWN, "it ended with status " + std::to_string(status) + ": " + hvd_last_error());
     held.let_go();
     require(read(place, out.data(), 1000) == Floats(1000, 3.0f), "written after the end");
