@@ -70,8 +70,8 @@ int Follower::note_what_precedes_a_join() {
 
 // Settles the operation in flight under the name.
 void Follower::settle_by_name(OpNameView name, const Error* error) {
-  NameEntry* entry = operations_.find(name);
-  if (entry != nullptr && entry->submitted != nullptr && !entry->submitted->scheduled) settle(*entry->submitted, error);
+  Operation* operation = operations_.submitted(name);
+  if (operation != nullptr && !operation->scheduled) settle(*operation, error);
   handles_.announce();
 }
 
@@ -152,18 +152,18 @@ void Follower::learn_slot(const GiveRecord& record) {
   SlotUse& slot = slots_[static_cast<std::size_t>(record.slot.value)];
   slot.is_transient = record.signature.transient;
   if (!std::ranges::binary_search(set.ranks, world_.rank)) return;
-  NameEntry* entry = operations_.find(record.name);
-  bool is_mine = entry != nullptr && entry->submitted != nullptr;
+  Operation* submitted = operations_.submitted(record.name);
+  bool is_mine = submitted != nullptr;
   if (is_mine && has_joined_) {  // another thread may have submitted another op of this name, which no rank has counted
     Signature given = record.signature;
-    given.transient = entry->submitted->signature.transient;
-    is_mine = agree(entry->submitted->signature, given);
+    given.transient = submitted->signature.transient;
+    is_mine = agree(submitted->signature, given);
   }
   if (is_mine) {
-    slot.entry = entry;
-    entry->slot = record.slot;
-    entry->slot_operation = entry->submitted;
-    OperationTable::hold(*entry->slot_operation);
+    slot.entry = submitted->entry;
+    slot.entry->slot = record.slot;
+    slot.entry->slot_operation = submitted;
+    OperationTable::hold(*submitted);
   } else {
     if (!has_joined_) panic("a slot was given to an op that this rank did not submit");
     slot.of_others = std::make_unique<std::pair<OpName, Signature>>(OpName(record.name), record.signature);

@@ -29,10 +29,10 @@ Operation* OperationTable::prepare(OpNameView name, Signature signature) {
   return entry.operations.insert(std::move(operation)).first->get();
 }
 
-NameEntry* OperationTable::find(OpNameView name) {
+Operation* OperationTable::submitted(OpNameView name) const {
   std::lock_guard lock(mutex_);
   auto found = entries_.find(name);
-  return found == entries_.end() ? nullptr : found->second.get();
+  return found == entries_.end() ? nullptr : found->second->submitted;
 }
 
 void OperationTable::release(Operation& operation) {

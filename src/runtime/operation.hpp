@@ -120,8 +120,9 @@ class OperationTable {
  public:
   // Finds or makes an operation. The caller holds it until release().
   Operation* prepare(OpNameView name, Signature signature);
-  // Returns null if no operation of the name is held.
-  NameEntry* find(OpNameView name);
+  // For the engine: the operation in flight under the name, or null. It looks under the lock, because an entry without
+  // an operation in flight may be released by another thread at any time.
+  Operation* submitted(OpNameView name) const;
   // Adds a reference. Another reference must already be held.
   static void hold(Operation& operation) { operation.references.fetch_add(1, std::memory_order_relaxed); }
   void release(Operation& operation);
