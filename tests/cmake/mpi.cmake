@@ -48,7 +48,8 @@ foreach(abi mpich openmpi abi)
     add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_conformance> ${shape}
                                   --gtest_filter=-*_slow)
     # The ranks spin while they wait, so other tests beside them would take many times as long, and so would they.
-    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 240 PROCESSORS ${ranks}
+    math(EXPR spinning "2 * ${ranks}")
+    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 240 PROCESSORS ${spinning}
                          ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
   endforeach()
   # A program that is linked with an MPI and with our library.
@@ -70,7 +71,7 @@ foreach(abi mpich openmpi abi)
         set(ranks 3)
       endif()
       add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_members_${abi}> ${scene})
-      set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 2)
+      set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 4)
     endforeach()
     set(members mpi.members_over_${abi})
     set_tests_properties(${members}_library_starts_it ${members}_two_beside_a_third PROPERTIES ENVIRONMENT
@@ -84,7 +85,7 @@ foreach(abi mpich openmpi abi)
   endif()
   add_test(NAME mpi.giant_messages_over_${abi} COMMAND ${mpiexec_${abi}} -n 2 $<TARGET_FILE:mpi_conformance> 2
                                                        --gtest_filter=*_slow)
-  set_tests_properties(mpi.giant_messages_over_${abi} PROPERTIES LABELS slow TIMEOUT 300 PROCESSORS 2
+  set_tests_properties(mpi.giant_messages_over_${abi} PROPERTIES LABELS slow TIMEOUT 300 PROCESSORS 4
                        ENVIRONMENT "HOROVOD_MPI=${abi};${environment_${abi}}")
 endforeach()
 
@@ -108,7 +109,7 @@ if(TARGET mpi_members_mpich)
            COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> on_hosts)
   foreach(test find_each_other and_a_script_find_each_other find_each_other_one_program_after_the_other
           find_each_other_over_its_store are_started_by_the_library are_one are_worlds_of_one_without_the_bridge)
-    set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 2 ENVIRONMENT
+    set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 4 ENVIRONMENT
                                                      HVD_HOSTS=localhost,localhost)
   endforeach()
   set_tests_properties(${below}_find_each_other_over_its_store PROPERTIES ENVIRONMENT

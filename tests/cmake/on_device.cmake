@@ -1,6 +1,6 @@
 # C programs whose tensors are in a second kind of memory (tests/on_device). Their ranks are threads, processes under
 # horovodrun, or processes on virtual nodes.
-if(NOT TARGET horovod OR on_device IN_LIST HVD_TESTS_ELSEWHERE)
+if(NOT TARGET horovod OR (HVD_TEST_FOLDERS AND NOT on_device IN_LIST HVD_TEST_FOLDERS))
   return()
 endif()
 set(api ${PROJECT_SOURCE_DIR}/src/api)
@@ -14,7 +14,7 @@ target_compile_definitions(test_on_device PRIVATE HVD_VERSION="${PROJECT_VERSION
 target_link_options(test_on_device PRIVATE -Wl,--version-script=${api}/horovod.map
                                            -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
 gtest_discover_tests(test_on_device TEST_PREFIX "on_device." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                     TEST_FILTER "-OnDeviceInProcesses.*" PROPERTIES LABELS unit TIMEOUT 180)
+                     TEST_FILTER "-OnDeviceInProcesses.*" PROPERTIES LABELS unit TIMEOUT 180 ${hvd_computes})
 
 if(TARGET horovodrun)
   set(in_processes $<TARGET_FILE:test_on_device> --gtest_filter=OnDeviceInProcesses.*)
