@@ -107,21 +107,29 @@ TEST_F(SlurmFolder, is_gone_also_where_every_verb_is_traced) {
 }
 
 TEST_F(SlurmFolder, has_one_file_of_every_node) {
-  run(two_tasks_a_node(), [this](Bootstrap& slurm, int rank) {
+  int rank_0_has_looked[2];
+  ASSERT_EQ(::pipe(rank_0_has_looked), 0);
+  run(two_tasks_a_node(), [&](Bootstrap& slurm, int rank) {
     auto cards = *slurm.exchange("card", {"same", std::to_string(rank)}, Deadline::after(std::chrono::seconds(60)));
     ASSERT_TRUE(cards) << cards.error().message;
     for (int other = 0; other < size; ++other) {
       ASSERT_EQ(cards->of(Rank{other}).texts.size(), 2u);
       EXPECT_EQ(cards->of(Rank{other}).texts[1], std::to_string(other));
     }
-    if (rank != 0) return;
+    char others[size - 1] = {};
+    if (rank != 0) {  // a node removes its file when it ends
+      EXPECT_EQ(::read(rank_0_has_looked[0], others, 1), 1);
+      return;
+    }
     std::set<std::string> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_))
       if (entry.is_regular_file() && entry.path().parent_path().filename() == "in")
         files.insert(entry.path().filename());
-    // A node that has already ended has removed its file.
-    for (const std::string& file : files) EXPECT_TRUE(file == "0.2" || file == "0.4") << file;
+    EXPECT_EQ(files, (std::set<std::string>{"0.2", "0.4"}));
+    EXPECT_EQ(::write(rank_0_has_looked[1], others, sizeof others), std::ssize(others));
   });
+  ::close(rank_0_has_looked[0]);
+  ::close(rank_0_has_looked[1]);
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
   meet_three_times(two_tasks_a_node());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
