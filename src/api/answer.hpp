@@ -32,7 +32,7 @@ hvd_status copy_in(const char* name, const Struct* given, std::size_t least, Str
   // size.
   constexpr std::size_t most = 4096;
   std::size_t size = given == nullptr ? 0 : given->struct_size;
-  if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
+  if (given == nullptr || size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
   ours = {};
   std::memcpy(&ours, given, std::min(size, sizeof(Struct)));
   ours.struct_size = sizeof(Struct);

@@ -105,6 +105,20 @@ hvd_status save_here(const std::string& path, const checkpoint::State& state, co
   return HVD_OK;
 }
 
+hvd_status save_entries(const std::string& path, const hvd_checkpoint_entry* entries, std::size_t count,
+                        const hvd_checkpoint_options* options) {
+  hvd_checkpoint_options given{};
+  given.step = -1;
+  hvd_status status = HVD_OK;
+  if (options != nullptr) status = copy_in("hvd_checkpoint_options", options, sizeof(hvd_checkpoint_options), given);
+  checkpoint::State state;
+  if (status == HVD_OK) status = hvd::api::read_entries(entries, count, state);
+  const auto began = hvd::Clock::now();
+  if (status == HVD_OK) status = save_here(path, state, given);
+  if (status == HVD_OK) hvd::api::note_write(hvd::Clock::now() - began);
+  return status;
+}
+
 hvd_status open_here(const char* path, hvd_checkpoint& opened) {
   auto library = hdf5_library();
   if (!library) return fail(library.error());
@@ -246,15 +260,8 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
                                size_t count, const hvd_checkpoint_options* options) {
   hvd_status status = HVD_OK;
   if (hvd::api::is_rank_0(runtime)) {
-    hvd_checkpoint_options given{};
-    given.step = -1;
-    if (options != nullptr) status = copy_in("hvd_checkpoint_options", options, sizeof(hvd_checkpoint_options), given);
     if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
-    checkpoint::State state;
-    if (status == HVD_OK) status = hvd::api::read_entries(entries, count, state);
-    const auto began = hvd::Clock::now();
-    if (status == HVD_OK) status = save_here(path, state, given);
-    if (status == HVD_OK) hvd::api::note_write(hvd::Clock::now() - began);
+    else status = save_entries(path, entries, count, options);
   }
   return hvd::api::share_outcome(runtime, status);
 }

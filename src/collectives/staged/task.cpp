@@ -171,7 +171,8 @@ class StagedTask final : public Task {
   // ---- out ----------------------------------------------------------------------------------------------------------
 
   void copy_out() {
-    if (!is_ready_ && !(is_ready_ = is_there(ready_))) return;
+    is_ready_ = is_ready_ || is_there(ready_);
+    if (!is_ready_) return;
     for (; copied_ < chunks_ && !failure_; ++copied_) {
       Slot& slot = slot_of(copied_);
       if (copied_ >= travelled_ + static_cast<std::int64_t>(slots_.size()) || !is_there(slot.returned)) return;

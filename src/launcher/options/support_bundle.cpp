@@ -134,7 +134,8 @@ std::vector<BundleFile> facts_of_this_place(const Flags& flags, const Layers& la
   return files;
 }
 
-Result<std::string> write_bundle(std::vector<BundleFile> files, std::string path, const Environment& environment) {
+Result<std::string> write_bundle(const std::vector<BundleFile>& files, std::string path,
+                                 const Environment& environment) {
   const std::string name = name_of_bundle();
   if (path.empty()) path = name + ".tar.gz";
   TemporaryFolder folder;

@@ -23,6 +23,7 @@ std::vector<BundleFile> facts_of_this_place(const Flags& flags, const Layers& la
 
 // Writes the files without secrets as a .tar.gz that only the user may read, and returns its path. If `path` is empty,
 // the file gets a new name in the working directory.
-Result<std::string> write_bundle(std::vector<BundleFile> files, std::string path, const Environment& environment);
+Result<std::string> write_bundle(const std::vector<BundleFile>& files, std::string path,
+                                 const Environment& environment);
 
 }  // namespace hvd::launcher

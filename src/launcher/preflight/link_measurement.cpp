@@ -73,14 +73,13 @@ class Conversation {
   bool move(std::size_t size, short event, Step step) {
     for (std::size_t done = 0; done < size;) {
       ssize_t count = step(done);
-      if (count > 0) done += static_cast<std::size_t>(count);
-      else if (count == 0) return false;
-      else if (errno == EAGAIN || errno == EINTR) {
-        pollfd ready{socket_, event, 0};
-        if (deadline_.passed() || ::poll(&ready, 1, static_cast<int>(deadline_.left().count())) == 0) return false;
-      } else {
-        return false;
+      if (count > 0) {
+        done += static_cast<std::size_t>(count);
+        continue;
       }
+      if (count == 0 || (errno != EAGAIN && errno != EINTR)) return false;
+      pollfd ready{socket_, event, 0};
+      if (deadline_.passed() || ::poll(&ready, 1, static_cast<int>(deadline_.left().count())) == 0) return false;
     }
     return true;
   }

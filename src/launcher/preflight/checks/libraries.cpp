@@ -9,7 +9,7 @@
 namespace hvd::launcher::preflight {
 namespace {
 
-std::string first_line(std::string text) {
+std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 

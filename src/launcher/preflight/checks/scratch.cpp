@@ -38,7 +38,7 @@ const Check scratch_check{
       facts.set("scratch_fault", fault_of(folder));
       struct statvfs state {};
       if (::statvfs(folder.c_str(), &state) == 0)
-        facts.set("scratch_free", static_cast<long long>(state.f_bavail * state.f_frsize));
+        facts.set("scratch_free", static_cast<long long>(state.f_bavail) * static_cast<long long>(state.f_frsize));
     },
     [](const Allocation& allocation) -> Verdict {
       Verdict verdict;

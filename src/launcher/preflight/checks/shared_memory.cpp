@@ -15,8 +15,8 @@ const Check shared_memory_check{
     [](const Place&, Facts& facts) {
       struct statvfs state {};
       if (::statvfs("/dev/shm", &state) == 0) {
-        facts.set("shm_bytes", static_cast<long long>(state.f_blocks * state.f_frsize));
-        facts.set("shm_free", static_cast<long long>(state.f_bavail * state.f_frsize));
+        facts.set("shm_bytes", static_cast<long long>(state.f_blocks) * static_cast<long long>(state.f_frsize));
+        facts.set("shm_free", static_cast<long long>(state.f_bavail) * static_cast<long long>(state.f_frsize));
       }
       posix::AvailableMemory memory = posix::available_memory();
       facts.set("memory_free", memory.bytes);
