@@ -117,6 +117,11 @@ class OneOfMany final : public testing::Performers {
   std::uint64_t sequence_ = 1;
 };
 
+// `alone` is for one rank, and `staged` is for the memory of a device.
+bool carries_host_memory_between_ranks(const collectives::Maker& maker) {
+  return std::string_view(maker.name) != "alone" && std::string_view(maker.name) != "staged";
+}
+
 template <typename Body>
 void for_every_algorithm(Body body, std::string_view only = "") {
   for (const collectives::Maker& maker : collectives::registry()) {
@@ -133,8 +138,7 @@ void for_every_algorithm(Body body, std::string_view only = "") {
       });
       if (::testing::Test::HasFailure()) return;
     }
-    // `alone` is for one rank, and `staged` is for the memory of a device.
-    bool is_possible = std::string_view(maker.name) != "alone" && std::string_view(maker.name) != "staged";
+    bool is_possible = carries_host_memory_between_ranks(maker);
     if (std::string_view(maker.name) == "hierarchical") is_possible = ranks.team().node != nullptr;
     if (std::string_view(maker.name) == "adasum")
       is_possible = std::has_single_bit(static_cast<unsigned>(ranks.size()));
@@ -217,11 +221,9 @@ TEST(OverMpi, batches_of_several_megabytes_give_what_the_reference_gives) {
 TEST(OverMpi, exchanges_more_than_2_to_the_31_elements_slow) {
   OneOfMany ranks("giants");
   if (ranks.size() != 2) GTEST_SKIP() << "takes two ranks";
-  for (const collectives::Maker& maker : collectives::registry()) {
-    const std::string_view name = maker.name;
-    if (name == "alone" || name == "staged") continue;  // for one rank, and for the memory of a device
-    if (auto algorithm = maker.make(); algorithm->does(Verb::alltoall)) testing::exchange_giants(ranks, *algorithm);
-  }
+  for (const collectives::Maker& maker : collectives::registry())
+    if (auto algorithm = maker.make(); algorithm->does(Verb::alltoall) && carries_host_memory_between_ranks(maker))
+      testing::exchange_giants(ranks, *algorithm);
 }
 
 // ---- messages ----
