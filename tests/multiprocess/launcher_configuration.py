@@ -103,6 +103,23 @@ class Configuration(unittest.TestCase):
         user = self.write("home/.config/horovod/config.yaml", "settings:\n  HOROVOD_PEER_TIMEOUT: 30\n")
         self.assertIn(f"{user}, line 2 sets", self.refused("-np", "1", "true"))
 
+    def test_locked_flag_is_refused_in_its_variable_and_the_reverse(self):
+        self.site("settings:\n  HOROVOD_GLOO_IFACE: lo\nhorovodrun:\n  container-bind: /usr\n  log-level: info\n"
+                  "locked:\n  - HOROVOD_GLOO_IFACE\n  - horovodrun.container-bind\n  - horovodrun.log-level\n")
+        for flags in (("--network-interfaces", "eth0"), ("--network-interfaces", "eth0", "--show-config")):
+            self.assertIn("--network-interfaces sets HOROVOD_GLOO_IFACE=eth0, but the site has locked it to lo",
+                          self.refused(*flags, "-np", "1", "true"))
+        self.assertIn("the environment sets HOROVOD_CONTAINER_BIND=/etc (--container-bind), but the site has locked "
+                      "it to /usr", self.refused("-np", "1", "true", HOROVOD_CONTAINER_BIND="/etc"))
+        named = self.write("job.yaml", "settings:\n  HOROVOD_LOG_LEVEL: debug\n")
+        self.assertIn(f"{named}, line 2 sets HOROVOD_LOG_LEVEL=debug (--log-level), but the site has locked it to INFO",
+                      self.refused("--config-file", named, "-np", "1", "true"))
+        for same in ({"HOROVOD_CONTAINER_BIND": "/usr"}, {"HOROVOD_LOG_LEVEL": "INFO"}, {"HOROVOD_CONTAINER_BIND": ""}):
+            done = self.run_it(HOROVODRUN, "--network-interfaces", "lo", "-np", "1", "echo", "here", **same)
+            self.assertEqual(done.returncode, 0, done)
+        user = self.write("home/.config/horovod/config.yaml", "settings:\n  HOROVOD_LOG_LEVEL: debug\n")
+        self.assertIn(f"{user}, line 2 sets HOROVOD_LOG_LEVEL=debug", self.refused("-np", "1", "true"))
+
     def test_faulty_file_is_named_with_its_line_but_help_goes_on(self):
         self.site("settings:\n  HOROVOD_START_TIMEOUT: soon\n")
         complaint = self.refused("-np", "1", "true")

@@ -5,6 +5,7 @@
 #include "base/config.hpp"
 #include "base/settings_file.hpp"
 #include "base/spelling.hpp"
+#include "base/trimmed.hpp"
 #include "base/yaml.hpp"
 #include "launcher/options/flags.hpp"
 
@@ -177,9 +178,9 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
       return Error(ErrorCode::invalid_argument, where + why);
     auto value = value_for(*row, entry.value, where);
     if (!value) return value.error();
-    bool is_said =
-        flags.has(row->name) || has_rival(flags, row->name) ||
-        (row->variable != nullptr && (environment.has(row->variable) || flags.variables.contains(row->variable)));
+    bool is_said = flags.has(row->name) || has_rival(flags, row->name) ||
+                   (row->variable != nullptr && (!trimmed(environment.get(row->variable).value_or("")).empty() ||
+                                                 flags.variables.contains(row->variable)));
     bool is_for_scripts = std::string_view(row->name).starts_with("script_");
     if (!*value || is_said || (is_for_scripts && !flags.has("jobscript"))) continue;
     flags.set(row->name, **value, place);

@@ -311,18 +311,22 @@ Result<Flags> parse_flags(std::span<const char* const> arguments) {
   return flags;
 }
 
+std::map<std::string, std::string> variables_of(const FlagRow& row, const Flags& flags) {
+  if (row.variable == nullptr || !flags.has(row.name)) return {};
+  if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) return {};
+  if (row.written == Written::when_true && !flags.is_set(row.name)) return {};
+  std::string value = written_value(row, flags.get(row.name));
+  std::map<std::string, std::string> variables{{row.variable, value}};
+  // Some programs read here the interface of Horovod's own transport. The variable holds only one interface.
+  if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
+  return variables;
+}
+
 std::map<std::string, std::string> variables_of(const Flags& flags) {
   std::map<std::string, std::string> variables;
   for (const auto& [name, variable] : flags.variables) variables[name] = variable.value;
-  for (const FlagRow& row : flag_rows()) {
-    if (row.variable == nullptr || !flags.has(row.name)) continue;
-    if (row.needs != nullptr && (!flags.has(row.needs) || flags.get(row.needs) == "0")) continue;
-    if (row.written == Written::when_true && !flags.is_set(row.name)) continue;
-    std::string value = written_value(row, flags.get(row.name));
-    variables[row.variable] = value;
-    // Some programs read here the interface of Horovod's own transport. The variable holds only one interface.
-    if (std::string_view(row.name) == "nics") variables["HOROVOD_GLOO_IFACE"] = value.substr(0, value.find(','));
-  }
+  for (const FlagRow& row : flag_rows())
+    for (auto& [name, value] : variables_of(row, flags)) variables[name] = value;
   return variables;
 }
 

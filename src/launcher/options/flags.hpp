@@ -98,6 +98,8 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
 
 // Returns the variables that the flags set for the ranks.
 std::map<std::string, std::string> variables_of(const Flags& flags);
+// Returns those that this flag sets.
+std::map<std::string, std::string> variables_of(const FlagRow& row, const Flags& flags);
 
 // Fails if a flag was given that this version cannot use yet.
 Status refuse_what_is_lacking(const Flags& flags);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/json_text.hpp"
+#include "base/trimmed.hpp"
 
 #include "native/posix/settings_files.hpp"
 
@@ -16,19 +18,57 @@ std::string words_for(const FlagRow& row, const std::string& origin) {
 
 // Checks the variables that flags set against the site's locks.
 Status check_variables(Flags& flags, const SettingsFiles& files) {
-  auto variables = variables_of(flags);
-  for (const FlagRow& row : flag_rows()) {
-    if (row.variable == nullptr || !flags.has(row.name) || !variables.contains(row.variable)) continue;
-    std::string where = words_for(row, flags.origin(row.name));
-    HVD_RETURN_IF_ERROR(files.check_lock(row.variable, variables[row.variable], where, flags.notices));
-  }
+  for (const FlagRow& row : flag_rows())
+    for (const auto& [name, value] : variables_of(row, flags))
+      HVD_RETURN_IF_ERROR(files.check_lock(name, value, words_for(row, flags.origin(row.name)), flags.notices));
   for (const auto& [name, variable] : flags.variables)
     HVD_RETURN_IF_ERROR(files.check_lock(name, variable.value, variable.origin, flags.notices));
   return {};
 }
 
+struct Lock {
+  const FlagRow& row;
+  std::string value;     // what the site gives the flag; empty if it leaves the flag out
+  std::string variable;  // what the flag's variable is then
+  std::string place;
+};
+
+Result<Lock> lock_of(const FlagRow& row, const SettingsFile& site, int line) {
+  Flags of_site;
+  HVD_RETURN_IF_ERROR(apply_launcher_entries(of_site, Environment(), site));
+  Lock lock{row, of_site.get(row.name), "", site.place(line)};
+  if (row.variable == nullptr) return lock;
+  if (row.needs != nullptr) of_site.set(row.needs, "1");
+  lock.variable = variables_of(row, of_site)[row.variable];
+  return lock;
+}
+
+Error locked_error(const Lock& lock, const std::string& found, const SettingsFiles& files) {
+  return Error(ErrorCode::invalid_argument,
+               found + ", but the site has locked it " + (lock.value.empty() ? "to be left out" : "to " + lock.value) +
+                   " (" + lock.place + "): leave it out, or " + files.whom_to_ask() + " [HVD1004]");
+}
+
+// Checks the variable that a locked flag stands for, wherever that is set.
+Status check_variable_of(const Lock& lock, const Flags& flags, const Environment& environment,
+                         const SettingsFiles& files) {
+  if (lock.row.variable == nullptr) return {};
+  const std::string name = lock.row.variable;
+  auto check = [&](const std::string& value, const std::string& where) -> Status {
+    if (trimmed(value).empty() || means_the_same(name, value, lock.variable)) return {};
+    return locked_error(lock, where + " sets " + name + "=" + value + " (" + spelling_of(lock.row) + ")", files);
+  };
+  HVD_RETURN_IF_ERROR(check(environment.get(name).value_or(""), "the environment"));
+  if (auto found = flags.variables.find(name); found != flags.variables.end())
+    HVD_RETURN_IF_ERROR(check(found->second.value, found->second.origin));
+  if (!files.user) return {};
+  auto found = files.user->settings.find(name);
+  return found == files.user->settings.end() ? Status()
+                                             : check(found->second.value, files.user->place(found->second.line));
+}
+
 // Checks flags that the site has locked by their own names.
-Status check_flags(const Flags& flags, const SettingsFiles& files) {
+Status check_flags(const Flags& flags, const Environment& environment, const SettingsFiles& files) {
   for (const auto& [name, line] : files.site->locks) {
     if (!name.starts_with("horovodrun.")) continue;
     std::string word = name.substr(sizeof "horovodrun." - 1);
@@ -37,16 +77,12 @@ Status check_flags(const Flags& flags, const SettingsFiles& files) {
       return Error(
           ErrorCode::invalid_argument,
           files.site->place(line) + ": expected the name of a flag with a value to lock, found '" + word + "'");
-    std::string origin = flags.origin(row->name);
-    if (origin.empty() || origin.starts_with(files.site->path + ", line ")) continue;
-    Flags of_site;
-    HVD_RETURN_IF_ERROR(apply_launcher_entries(of_site, Environment(), *files.site));
-    std::string locked = of_site.get(row->name), found = flags.get(row->name);
-    if (found == locked) continue;
-    return Error(ErrorCode::invalid_argument,
-                 words_for(*row, origin) + " is " + found + ", but the site has locked it " +
-                     (locked.empty() ? "to be left out" : "to " + locked) + " (" + files.site->place(line) +
-                     "): leave it out, or " + files.whom_to_ask() + " [HVD1004]");
+    auto lock = lock_of(*row, *files.site, line);
+    if (!lock) return lock.error();
+    HVD_RETURN_IF_ERROR(check_variable_of(*lock, flags, environment, files));
+    std::string origin = flags.origin(row->name), found = flags.get(row->name);
+    if (origin.empty() || origin.starts_with(files.site->path + ", line ") || found == lock->value) continue;
+    return locked_error(*lock, words_for(*row, origin) + " is " + found, files);
   }
   return {};
 }
@@ -65,7 +101,7 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
     if (auto own = flags.variables.find(setting.name); own != flags.variables.end())
       setting.source = own->second.origin;
     for (const FlagRow& row : flag_rows())
-      if (row.variable != nullptr && setting.name == row.variable && flags.has(row.name)) {
+      if (variables_of(row, flags).contains(setting.name)) {
         std::string origin = flags.origin(row.name);
         setting.source = origin == "flag" ? "flag " + spelling_of(row) : origin;
       }
@@ -129,7 +165,7 @@ Result<Layers> lay_files_under(Flags& flags, Environment& environment) {
     if (*file) HVD_RETURN_IF_ERROR(apply_launcher_entries(flags, environment, **file));
   if (layers.files.site) {
     HVD_RETURN_IF_ERROR(check_variables(flags, layers.files));
-    HVD_RETURN_IF_ERROR(check_flags(flags, layers.files));
+    HVD_RETURN_IF_ERROR(check_flags(flags, environment, layers.files));
   }
   environment = layers.files.over(environment);
   return layers;
