@@ -1,6 +1,7 @@
 #include "jobscripts/site.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 
@@ -17,17 +18,58 @@ enum class Kind { text, number, list, by_nodes };
 struct Key {
   std::string_view name;
   Kind kind;
+  int least = 1;                               // of a number
+  std::initializer_list<const char*> words{};  // of a text that is one of these words
 };
 // sites/README.md explains these keys.
-constexpr Key keys[] = {
-    {"title", Kind::text},           {"scheduler", Kind::text},       {"launcher", Kind::text},
-    {"account", Kind::text},         {"account_flag", Kind::text},    {"queue", Kind::by_nodes},
-    {"queue_flag", Kind::text},      {"constraint", Kind::text},      {"longest", Kind::by_nodes},
-    {"select", Kind::text},          {"cpus_per_node", Kind::number}, {"cpus_per_core", Kind::number},
-    {"gpus_per_node", Kind::number}, {"container", Kind::text},       {"ranks_per_node", Kind::number},
-    {"cpu_bind", Kind::text},        {"launcher_flag", Kind::list},   {"directive", Kind::list},
-    {"module", Kind::list},          {"export", Kind::list},          {"note", Kind::list},
+const Key keys[] = {
+    {"title", Kind::text},
+    {"scheduler", Kind::text},
+    {"launcher", Kind::text},
+    {"account", Kind::text, 0, {"required"}},
+    {"account_flag", Kind::text, 0, {"-P", "-G"}},
+    {"queue", Kind::by_nodes},
+    {"queue_flag", Kind::text, 0, {"--partition", "--qos"}},
+    {"constraint", Kind::text},
+    {"longest", Kind::by_nodes},
+    {"select", Kind::text},
+    {"cpus_per_node", Kind::number},
+    {"cpus_per_core", Kind::number},
+    {"gpus_per_node", Kind::number, 0},
+    {"container", Kind::text},
+    {"container_mpi", Kind::text},
+    {"ranks_per_node", Kind::number},
+    {"cpu_bind", Kind::text},
+    {"launcher_flag", Kind::list},
+    {"directive", Kind::list},
+    {"module", Kind::list},
+    {"export", Kind::list},
+    {"note", Kind::list},
 };
+
+// Who can start the ranks under a scheduler. The first one does if the site names none.
+struct Launchers {
+  std::string_view scheduler;
+  std::initializer_list<const char*> names;
+};
+const Launchers launchers[] = {
+    {"slurm", {"srun"}},
+    {"lsf", {"horovodrun", "jsrun"}},
+    {"pbs", {"horovodrun", "mpiexec"}},
+};
+
+const Launchers* launchers_of(std::string_view scheduler) {
+  auto found = std::ranges::find(launchers, scheduler, &Launchers::scheduler);
+  return found == std::end(launchers) ? nullptr : found;
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<const char*> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+std::string either(std::initializer_list<const char*> words) {
+  return joined(std::vector<std::string>(words.begin(), words.end()), " or ");
+}
 
 std::string known_keys() {
   std::vector<std::string> names;
@@ -54,6 +96,23 @@ std::optional<ByNodes> read_by_nodes(std::string_view line) {
   return read;
 }
 
+Status check_value(const Key& key, std::string_view value) {
+  auto refuse = [](std::string text) { return Error(ErrorCode::invalid_argument, std::move(text)); };
+  if (value.empty()) return refuse("expected a value after the =");
+  if (key.kind == Kind::number) {
+    auto number = number_in<int>(value);
+    if (!number || *number < key.least)
+      return refuse("expected a whole number of at least " + std::to_string(key.least));
+  }
+  if (key.words.size() > 0 && !is_one_of(value, key.words)) return refuse("expected " + either(key.words));
+  if (key.kind != Kind::by_nodes) return {};
+  auto read = read_by_nodes(value);
+  if (!read) return refuse("expected one word, with 'to N nodes' behind it or nothing");
+  if (key.name != "longest") return {};
+  auto time = parse_duration(read->value);
+  return time ? Status() : refuse(time.error().message);
+}
+
 Status put(Site& site, std::string_view line) {
   std::size_t equals = line.find('=');
   if (equals == std::string_view::npos) return Error(ErrorCode::invalid_argument, "expected 'key = value'");
@@ -63,13 +122,7 @@ Status put(Site& site, std::string_view line) {
   auto& values = site.values[std::string(name)];
   if (key->kind != Kind::list && key->kind != Kind::by_nodes && !values.empty())
     return Error(ErrorCode::invalid_argument, "the key occurs twice: leave one of the two lines out");
-  if (value.empty()) return Error(ErrorCode::invalid_argument, "expected a value after the =");
-  if (key->kind == Kind::number) {
-    auto number = number_in<int>(value);
-    if (!number || *number < 0) return Error(ErrorCode::invalid_argument, "expected a whole number, 0 or more");
-  }
-  if (key->kind == Kind::by_nodes && !read_by_nodes(value))
-    return Error(ErrorCode::invalid_argument, "expected one word, with 'to N nodes' behind it or nothing");
+  HVD_RETURN_IF_ERROR(check_value(*key, value));
   values.emplace_back(value);
   return {};
 }
@@ -106,6 +159,12 @@ int Site::number(std::string_view key, int otherwise) const {
   return number_in<int>(get(key)).value_or(otherwise);
 }
 
+std::string Site::launcher() const {
+  std::string named = get("launcher");
+  const Launchers* possible = launchers_of(scheduler);
+  return !named.empty() || possible == nullptr ? named : *possible->names.begin();
+}
+
 Result<Site> parse_site(std::string_view text, std::string_view name) {
   Site site;
   site.name = name;
@@ -122,6 +181,11 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
   if (find_file(compiled_templates(), site.scheduler) == nullptr)
     return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': expected one of the schedulers " +
                                                   names_of(compiled_templates()) + ", found '" + site.scheduler + "'");
+  const Launchers* possible = launchers_of(site.scheduler);
+  if (std::string launcher = site.launcher(); possible != nullptr && !is_one_of(launcher, possible->names))
+    return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': launcher: under " + site.scheduler +
+                                                  ", expected " + either(possible->names) +
+                                                  " or no such line, found '" + launcher + "'");
   return site;
 }
 

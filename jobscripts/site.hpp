@@ -22,6 +22,8 @@ struct Site {
   // Returns the greatest `longest` of all sizes of jobs; empty if there is none.
   std::string longest_of_all() const;
   int number(std::string_view key, int otherwise) const;  // the values were checked when the site was read
+  // Returns the program that starts the ranks: srun, jsrun, mpiexec or horovodrun.
+  std::string launcher() const;
 };
 
 // Reads lines "key = value". A key that may be a list is repeated. `name` is the name of the file, without folder and

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 namespace hvd::jobscripts {
 namespace {
@@ -43,15 +44,48 @@ TEST(Sites, of_a_file_may_have_values_by_the_number_of_nodes) {
 }
 
 TEST(Sites, that_are_wrong_are_named_with_the_line) {
-  for (const char* line :
-       {"titel = x", "title", "title =", "scheduler = slurm", "gpus_per_node = four", "gpus_per_node = -1", "= x",
-        "queue = a b", "queue = a to nodes", "queue = a to 0 nodes", "longest = 2h to 9"}) {
+  for (const char* line : {"titel = x",
+                           "title",
+                           "title =",
+                           "scheduler = slurm",
+                           "gpus_per_node = four",
+                           "gpus_per_node = -1",
+                           "= x",
+                           "cpus_per_core = 0",
+                           "cpus_per_node = 0",
+                           "ranks_per_node = 0",
+                           "account = maybe",
+                           "account_flag = P",
+                           "queue_flag = qos",
+                           "longest = 2:00",
+                           "longest = 2 to 9 nodes",
+                           "longest = none",
+                           "queue = a b",
+                           "queue = a to nodes",
+                           "queue = a to 0 nodes",
+                           "longest = 2h to 9"}) {
     auto site = parse_site("scheduler = slurm\n" + std::string(line) + "\n", "mine");
     ASSERT_FALSE(site) << line;
     EXPECT_NE(site.error().message.find("'mine', line 2"), std::string::npos) << site.error().message;
   }
+  EXPECT_TRUE(parse_site("scheduler = slurm\ngpus_per_node = 0\n", "mine"));
   EXPECT_FALSE(parse_site("title = x\n", "mine"));
   EXPECT_FALSE(parse_site("scheduler = condor\n", "mine"));
+}
+
+TEST(Sites, name_a_launcher_that_their_scheduler_has) {
+  for (auto [scheduler, launcher, expected] :
+       {std::tuple("slurm", "horovodrun", "expected srun or no such line, found 'horovodrun'"),
+        std::tuple("lsf", "srun", "expected horovodrun or jsrun"), std::tuple("pbs", "jsrun", "horovodrun or mpiexec"),
+        std::tuple("pbs", "mpirun", "horovodrun or mpiexec")}) {
+    std::string text = std::string("scheduler = ") + scheduler + "\nlauncher = " + launcher + "\n";
+    auto site = parse_site(text, "mine");
+    ASSERT_FALSE(site) << text;
+    EXPECT_NE(site.error().message.find(expected), std::string::npos) << site.error().message;
+  }
+  EXPECT_EQ(parse_site("scheduler = slurm\n", "mine")->launcher(), "srun");
+  EXPECT_EQ(parse_site("scheduler = pbs\n", "mine")->launcher(), "horovodrun");
+  EXPECT_EQ(find_site("summit")->launcher(), "jsrun");
 }
 
 TEST(Sites, of_any_bytes_are_read_or_refused) {
