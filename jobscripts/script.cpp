@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 
 #include "base/counted.hpp"
 #include "base/shell_word.hpp"
+#include "jobscripts/container.hpp"
 #include "jobscripts/duration.hpp"
 
 namespace hvd::jobscripts {
@@ -17,27 +20,36 @@ Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-// Checks a value that goes into a line of the scheduler. No shell reads such a line, but blanks and quotes have a
-// meaning in it.
-Status check_word(const char* flag, const std::string& value) {
-  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,@%+/&|*=[]-";
-  std::size_t bad = value.find_first_not_of(allowed);
-  if (bad == std::string::npos && !value.starts_with('-')) return {};
-  return misuse(std::string(flag) + ": expected a name of letters, digits and _.:,@%+/&|*=[]-, found '" + value + "'");
+// Besides letters and digits. Names of jobs become names of files, and a shell reads the names of modules. No shell
+// reads a line of the scheduler, but blanks and quotes have a meaning in it.
+constexpr std::string_view in_job_names = "_.:,@%+=-", in_paths = "_.:,@%+=-/", in_constraints = "_.:,@%+=-/&|*[]";
+
+Status check_word(const char* flag, const std::string& value, std::string_view marks) {
+  auto is_allowed = [&](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+           marks.find(letter) != std::string_view::npos;
+  };
+  if (std::ranges::all_of(value, is_allowed) && !value.starts_with('-')) return {};
+  return misuse(std::string(flag) + ": expected a name of letters, digits and " + std::string(marks) + ", found '" +
+                value + "'");
 }
 
 Status check_words(const ScriptRequest& request) {
-  HVD_RETURN_IF_ERROR(check_word("--account", request.account));
-  HVD_RETURN_IF_ERROR(check_word("--queue", request.queue));
-  HVD_RETURN_IF_ERROR(check_word("--constraint", request.constraint));
-  HVD_RETURN_IF_ERROR(check_word("--job-name", request.job_name));
-  for (const std::string& module : request.modules) HVD_RETURN_IF_ERROR(check_word("--modules", module));
+  HVD_RETURN_IF_ERROR(check_word("--account", request.account, in_paths));
+  HVD_RETURN_IF_ERROR(check_word("--queue", request.queue, in_paths));
+  HVD_RETURN_IF_ERROR(check_word("--constraint", request.constraint, in_constraints));
+  HVD_RETURN_IF_ERROR(check_word("--job-name", request.job_name, in_job_names));
+  for (const std::string& module : request.modules) HVD_RETURN_IF_ERROR(check_word("--modules", module, in_paths));
   auto breaks_lines = [](const std::string& word) { return word.find_first_of("\n\r") != std::string::npos; };
-  if (breaks_lines(request.environment) || breaks_lines(request.container) ||
-      std::ranges::any_of(request.command, breaks_lines))
+  auto has_a_broken_value = [&](const auto& variable) { return breaks_lines(variable.second); };
+  if (breaks_lines(request.environment) || breaks_lines(request.container) || breaks_lines(request.container_mpi) ||
+      std::ranges::any_of(request.command, breaks_lines) ||
+      std::ranges::any_of(request.container_binds, breaks_lines) ||
+      std::ranges::any_of(request.horovodrun_flags, breaks_lines) ||
+      std::ranges::any_of(request.variables, has_a_broken_value))
     return misuse(
-        "a command, environment or container with a line break in it cannot be written into a job script; "
-        "put it into a script of its own");
+        "a command, environment, container or flag with a line break in it cannot be written into a job script; "
+        "put the command into a script of its own");
   return {};
 }
 
@@ -54,13 +66,39 @@ std::string name_of(const std::vector<std::string>& command) {
     if (!name.starts_with("python")) break;  // in "python train.py" the second word is the name of what is run
   }
   name = name.substr(0, name.find('.'));
-  return name.empty() || !check_word("", name) ? "horovod" : name;
+  return name.empty() || !check_word("", name, in_job_names) ? "horovod" : name;
 }
 
 struct Size {
   // cpus_per_rank is 0 if neither the site nor the user gives a number
   int ranks_per_node = 0, gpus_per_node = 0, cpus_per_rank = 0;
+  int ranks = 0, cpus_used = 0;  // of the job; of a node
 };
+
+// The templates for these launchers ask for CPUs by number.
+bool needs_cpus(const Site& site) {
+  return site.launcher() == "jsrun" || (site.scheduler == "pbs" && site.get("select").empty());
+}
+
+// Puts the products into the size.
+Status multiply(Size& size, const Site& site, int nodes) {
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  std::int64_t ranks = std::int64_t{nodes} * size.ranks_per_node;
+  std::int64_t cpus = std::int64_t{size.cpus_per_rank} * size.ranks_per_node;
+  if (ranks > most)
+    return misuse("--nodes: " + counted(nodes, "node") + " of " + counted(size.ranks_per_node, "rank") + " are " +
+                  std::to_string(ranks) + " ranks, more than a job can have (" + std::to_string(most) + ")");
+  if (int on_node = site.number("cpus_per_node", 0); on_node > 0 && (cpus == 0 || cpus > on_node))
+    return misuse("a node of " + site.name + " has " + std::to_string(on_node) + " CPUs for jobs, too few for " +
+                  std::to_string(size.ranks_per_node) + " ranks of " + std::to_string(std::max(size.cpus_per_rank, 1)) +
+                  " each");
+  if (cpus > most)
+    return misuse("--cpus-per-rank: " + counted(size.ranks_per_node, "rank") + " of " +
+                  std::to_string(size.cpus_per_rank) + " CPUs each are more than a node can have");
+  size.ranks = static_cast<int>(ranks);
+  size.cpus_used = static_cast<int>(cpus);
+  return {};
+}
 
 Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
   Size size;
@@ -77,10 +115,10 @@ Result<Size> size_of_node(const Site& site, const ScriptRequest& request) {
                   std::to_string(size.gpus_per_node));
   int cpus = site.number("cpus_per_node", 0);
   size.cpus_per_rank = request.cpus_per_rank.value_or(cpus / size.ranks_per_node);
-  if (cpus > 0 && (size.cpus_per_rank == 0 || size.cpus_per_rank * size.ranks_per_node > cpus))
-    return misuse("a node of " + site.name + " has " + std::to_string(cpus) + " CPUs for jobs, too few for " +
-                  std::to_string(size.ranks_per_node) + " ranks of " + std::to_string(std::max(size.cpus_per_rank, 1)) +
-                  " each");
+  if (cpus == 0 && size.cpus_per_rank == 0 && needs_cpus(site))
+    return misuse("the site '" + site.name +
+                  "' does not say how many CPUs a node has (cpus_per_node): --cpus-per-rank N is missing");
+  HVD_RETURN_IF_ERROR(multiply(size, site, request.nodes));
   return size;
 }
 
@@ -107,22 +145,24 @@ std::string binding_to_gpus(const Site& site, const Size& size) {
 }
 
 // Puts the lists of the site and of the user into `values`, and the lines that depend on both.
-void put_lists(Values& values, const Site& site, const ScriptRequest& request, const Size& size) {
+Status put_lists(Values& values, const Site& site, const ScriptRequest& request, const Size& size) {
   for (const char* key : {"directive", "export", "note", "module"})
     if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;
   std::string flags;
   if (auto found = site.values.find("launcher_flag"); found != site.values.end())
     for (const std::string& flag : found->second) flags += " " + flag;
+  for (const std::string& word : request.horovodrun_flags) flags += " " + quoted(word);
   values["launcher_flags"] = {flags};
   for (const std::string& module : request.modules) values["module"].push_back(module);
+  for (const auto& [name, value] : request.variables) values["export"].push_back(name + "=" + quoted(value));
   std::string command;
   for (const std::string& word : request.command) command += (command.empty() ? "" : " ") + quoted(word);
   values["command"] = {command};
   if (!request.environment.empty()) values["environment"] = {quoted(request.environment)};
-  if (request.container.empty()) return;
-  std::string wrapper = site.get("container");
-  if (wrapper.empty()) wrapper = size.gpus_per_node > 0 ? "apptainer exec --nv" : "apptainer exec";
-  values["container"] = {wrapper + " " + quoted(request.container)};
+  auto container = container_words(site, request, size.gpus_per_node > 0, values["export"]);
+  if (!container) return container.error();
+  if (!container->empty()) values["container"] = {*container};
+  return {};
 }
 
 }  // namespace
@@ -158,23 +198,23 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
     if (value > 0) values[name] = {std::to_string(value)};
   };
   put("title", chosen(site.get("title"), site.name));
-  put(("launcher_is_" + chosen(site.get("launcher"), "horovodrun")).c_str(), "yes");
+  put(("launcher_is_" + site.launcher()).c_str(), "yes");
   put("select", site.get("select"));
   put("job_name", chosen(request.job_name, name_of(request.command)));
   put("account", request.account);
-  put("account_flag", site.get("account_flag"));
+  put("account_flag", chosen(site.get("account_flag"), "-P"));
   put("queue", chosen(request.queue, site.get_for("queue", request.nodes)));
   put("queue_flag", site.get("queue_flag"));
   put("constraint", chosen(request.constraint, site.get("constraint")));
   put("cpu_bind", binding_to_gpus(site, *size));
   put("time", site.scheduler == "lsf" ? hours_minutes(*time) : hours_minutes_seconds(*time));
   put_number("nodes", request.nodes);
-  put_number("ranks", request.nodes * size->ranks_per_node);
+  put_number("ranks", size->ranks);
   put_number("ranks_per_node", size->ranks_per_node);
   put_number("gpus_per_node", size->gpus_per_node);
   put_number("cpus_per_rank", size->cpus_per_rank);
   put_number("cores_per_rank", size->cpus_per_rank / site.number("cpus_per_core", 1));
-  put_number("cpus_used", size->cpus_per_rank * size->ranks_per_node);
+  put_number("cpus_used", size->cpus_used);
   if (request.is_requeued) {
     put("requeue", "yes");
     put("max_requeues", std::to_string(request.max_requeues));
@@ -182,7 +222,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
     put_number("warning_minutes", static_cast<int>(warning_before_the_end.count() / 60));
     put_number("seconds_until_warning", static_cast<int>((*time - warning_before_the_end).count()));
   }
-  put_lists(values, site, request, *size);
+  HVD_RETURN_IF_ERROR(put_lists(values, site, request, *size));
   return fill_in(find_file(compiled_templates(), site.scheduler)->text, values, "templates/" + site.scheduler + ".sh");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Writes the script that a user submits: a template that is filled in with what the site demands and what the user
 // asked for.
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,11 @@ struct ScriptRequest {
   std::string account, queue, constraint, job_name;
   std::string environment;  // the folder of a Python environment
   std::vector<std::string> modules;
-  std::string container;  // the container image of the ranks
+  std::string container;                         // the container image of the ranks
+  std::vector<std::string> container_binds;      // source[:target]
+  std::string container_mpi;                     // the folder of the host's MPI
+  std::map<std::string, std::string> variables;  // what the ranks get in their environment
+  std::vector<std::string> horovodrun_flags;     // words for horovodrun, if that starts the ranks
   bool is_requeued = false;
   int max_requeues = 20;
   std::vector<std::string> command;

@@ -27,7 +27,7 @@ while kill -0 "$ranks" 2>/dev/null; do
 done
 wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
-starts=.digits.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
+starts=".digits.$LSB_JOBID.starts"  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-5}" ]; then
   exit 99

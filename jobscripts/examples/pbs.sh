@@ -16,7 +16,7 @@ launch=(horovodrun -np 8)
 # checkpoint.
 timeout --foreground --preserve-status --signal=USR1 3300 "${launch[@]}" python train.py --epochs 90
 status=$?
-starts=.train.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
+starts=".train.$PBS_JOBID.starts"  # PBS does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-20}" ] &&
   qrerun "$PBS_JOBID"; then

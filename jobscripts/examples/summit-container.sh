@@ -14,5 +14,5 @@
 launch=(jsrun --nrs 2 --rs_per_host 1 --tasks_per_rs 6 --cpu_per_rs 42)
 launch+=(--gpu_per_rs 6)
 launch+=(--bind packed:7 --launch_distribution packed --exit_on_error 1 --smpiargs="-disable_gpu_hooks")
-launch+=(apptainer exec --nv --bind "$MPI_ROOT" horovod.sif)
+launch+=(apptainer exec --nv --bind "${MPI_ROOT:?is not set}:/host/mpi,$MPI_ROOT" horovod.sif)
 exec "${launch[@]}" python train.py --epochs 90

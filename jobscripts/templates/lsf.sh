@@ -65,7 +65,7 @@ exec "${launch[@]}" {{command}}
 # The script then ends with the exit code that puts the job back into the queue. In its next run the program goes on
 # from its last checkpoint.
 %include warned_ranks
-starts=.{{job_name}}.$LSB_JOBID.starts  # LSF does not tell a job how often it was put back
+starts=".{{job_name}}.$LSB_JOBID.starts"  # LSF does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ]; then
   exit 99

@@ -66,7 +66,7 @@ exec "${launch[@]}" {{command}}
 # checkpoint.
 timeout --foreground --preserve-status --signal=USR1 {{seconds_until_warning}} "${launch[@]}" {{command}}
 status=$?
-starts=.{{job_name}}.$PBS_JOBID.starts  # PBS does not tell a job how often it was put back
+starts=".{{job_name}}.$PBS_JOBID.starts"  # PBS does not tell a job how often it was put back
 echo started >>"$starts"
 if [ "$status" = 75 ] && [ "$(wc -l <"$starts")" -le "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ] &&
   qrerun "$PBS_JOBID"; then

@@ -109,6 +109,72 @@ TEST(Scripts, are_refused_for_more_than_a_node_has) {
   EXPECT_TRUE(has(error_of("summit", wanted), "6 ranks of 8 each"));
 }
 
+TEST(Scripts, of_more_ranks_or_CPUs_than_a_number_holds_are_refused) {
+  ScriptRequest wanted = request();
+  wanted.nodes = 2000000000;
+  EXPECT_TRUE(has(error_of("perlmutter", wanted), "8000000000 ranks, more than a job can have"));
+  wanted = request();
+  wanted.ranks_per_node = 2;
+  wanted.cpus_per_rank = 2000000000;
+  EXPECT_TRUE(has(error_of("perlmutter", wanted), "128 CPUs for jobs, too few for 2 ranks of 2000000000"));
+  EXPECT_TRUE(has(error_of("slurm", wanted), "2 ranks of 2000000000 CPUs each are more than a node can have"));
+}
+
+// Whatever a site's file leaves out, a script comes out, or the user is told what to give.
+TEST(Scripts, of_sites_that_say_little_are_written_or_lack_a_flag) {
+  for (const char* scheduler : {"slurm", "lsf", "lsf\nlauncher = jsrun", "pbs", "pbs\nlauncher = mpiexec"})
+    for (const char* more : {"", "ranks_per_node = 2\n", "cpus_per_node = 8\n", "gpus_per_node = 0\n", "select = x\n",
+                             "gpus_per_node = 2\ncpus_per_core = 2\n"})
+      for (bool is_full : {false, true}) {
+        auto site = parse_site(std::string("scheduler = ") + scheduler + "\n" + more, "mine");
+        ASSERT_TRUE(site) << site.error().message;
+        ScriptRequest wanted = request();
+        wanted.is_requeued = is_full;
+        wanted.container = is_full ? "x.sif" : "";
+        if (is_full) wanted.queue = wanted.constraint = "name";
+        auto script = write_script(*site, wanted);
+        EXPECT_TRUE(script || has(script.error().message, "--ranks-per-node N") ||
+                    has(script.error().message, "--cpus-per-rank N is missing"))
+            << script.error().message;
+      }
+  ScriptRequest wanted = request();
+  wanted.ranks_per_node = 2;
+  EXPECT_TRUE(has(error_of("pbs", wanted), "--cpus-per-rank N is missing"));
+  EXPECT_TRUE(has(*write_script(*parse_site("scheduler = lsf\n", "mine"), wanted), "#BSUB -P abc123\n"));
+}
+
+TEST(Scripts, show_what_was_asked_for_and_the_MPI_of_the_host_in_an_image) {
+  ScriptRequest wanted = request();
+  wanted.container = "x.sif";
+  for (const char* site : {"summit", "lassen", "sierra", "frontier", "polaris"}) {
+    wanted.container_mpi = "";
+    EXPECT_TRUE(has(*write_script(*find_site(site), wanted), ":/host/mpi")) << site;
+    wanted.container_mpi = "/opt/my mpi";
+    std::string script = *write_script(*find_site(site), wanted);
+    EXPECT_TRUE(has(script, " --bind '/opt/my mpi:/host/mpi' --bind '/opt/my mpi' x.sif")) << script;
+    EXPECT_FALSE(has(script, "_DIR:?") || has(script, "_ROOT:?")) << script;
+  }
+  wanted.container_mpi = "";
+  wanted.container_binds = {"/data", "/scratch:/in"};
+  wanted.variables = {{"HOROVOD_LOG_LEVEL", "DEBUG"}};
+  EXPECT_TRUE(has(*write_script(*find_site("slurm"),
+                                [&] {
+                                  ScriptRequest small = wanted;
+                                  small.ranks_per_node = 1;
+                                  return small;
+                                }()),
+                  "apptainer exec --bind /data --bind /scratch:/in x.sif"));
+  std::string script = *write_script(*find_site("perlmutter"), wanted);
+  EXPECT_TRUE(has(script,
+                  " --volume /data:/data --volume /scratch:/in --env CUDA_DEVICE_ORDER --env HOROVOD_LOG_LEVEL "
+                  "x.sif"))
+      << script;
+  auto site = parse_site("scheduler = slurm\nranks_per_node = 1\ncontainer = shifter --image\n", "mine");
+  auto refused = write_script(*site, wanted);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(has(refused.error().message, "'shifter --image'"));
+}
+
 TEST(Scripts, take_no_value_that_a_scheduler_could_misread) {
   for (const char* bad : {"a b", "a\n#SBATCH --nodes=999", "$(touch x)", "`x`", "a\"b", "a'b", "a;b", "-A"})
     for (auto member :
@@ -117,7 +183,18 @@ TEST(Scripts, take_no_value_that_a_scheduler_could_misread) {
       wanted.*member = bad;
       EXPECT_TRUE(has(error_of("summit", wanted), "a name of letters")) << bad;
     }
+  for (const char* bad : {"R&D", "exp/run1", "a|b", "a[1-9]", "a*", "~"}) {
+    ScriptRequest wanted = request();
+    wanted.job_name = bad;
+    EXPECT_TRUE(has(error_of("summit", wanted), "--job-name: expected a name of letters")) << bad;
+    if (std::string_view(bad).find('/') != std::string_view::npos) continue;
+    wanted = request();
+    wanted.modules = {"gcc/12", bad};
+    EXPECT_TRUE(has(error_of("summit", wanted), "--modules: expected a name of letters")) << bad;
+  }
   ScriptRequest wanted = request();
+  wanted.constraint = "gpu&hbm80g|[rack1*4]";
+  EXPECT_EQ(error_of("perlmutter", wanted), "");
   wanted.command = {"python", "a\nb"};
   EXPECT_TRUE(has(error_of("summit", wanted), "line break"));
 }

@@ -78,6 +78,52 @@ class JobScripts(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--jobscript", refused.stderr)
 
+    def test_flags_for_the_ranks_are_in_the_script_or_refused(self):
+        size = ["--time", "1h", "--ranks-per-node", "1", "--cpus-per-rank", "1"]
+        config = self.folder / "job.yaml"
+        config.write_text("settings:\n  HOROVOD_PEER_TIMEOUT: 30\nlogging:\n  level: WARNING\n")
+        for flags, lines in (
+                (["--network-interfaces", "ib0,ib1"], ["NCCL_SOCKET_IFNAME=ib0,ib1", "HOROVOD_GLOO_IFACE=ib0"]),
+                (["--fusion-threshold-mb", "7", "--no-stall-check"], ["HOROVOD_FUSION_THRESHOLD=7340032",
+                                                                      "HOROVOD_STALL_CHECK_DISABLE=1"]),
+                (["--timeline-filename", "a b.json", "--timeline-mark-cycles"], ["HOROVOD_TIMELINE='a b.json'",
+                                                                                 "HOROVOD_TIMELINE_MARK_CYCLES=1"]),
+                (["--config-file", str(config)], ["HOROVOD_PEER_TIMEOUT=30", "HOROVOD_LOG_LEVEL=WARNING"])):
+            written = script("slurm", *size, *flags)
+            for line in lines:
+                self.assertIn(f"\nexport {line}\n", written.stdout, written.stderr)
+        for flags in (["--preflight"], ["--output-filename", "out"], ["--stage", "e.tar"], ["--verbose"], ["--mpi"]):
+            refused = script("slurm", *size, *flags)
+            self.assertEqual((refused.returncode, refused.stdout), (2, ""), flags)
+            self.assertIn(f"{flags[0]}: srun starts the ranks", refused.stderr)
+        for flags, why in ((["-H", "n1:2"], "--hosts: the scheduler"), (["--explain"], "found both"),
+                           (["--hostfile", "hosts"], "--hostfile: the scheduler"),
+                           (["--max-requeues", "2"], "--requeue"),
+                           (["--container-bind", "/data"], "--container IMAGE")):
+            for scheduler in ("slurm", "lsf"):
+                refused = script(scheduler, *size, *flags)
+                self.assertEqual((refused.returncode, refused.stdout), (2, ""), flags)
+                self.assertIn(why, refused.stderr)
+
+    def test_flags_arrive_at_a_horovodrun_that_starts_the_ranks(self):
+        flags = ["--preflight", "--output-filename=o u t", "--no-autotune", "--fusion-threshold-mb=7", "--mpi",
+                 "--mpi-args=-x $HOME", "--container=x.sif", "--container-bind=/data,/in", "--container-bind=/more"]
+        self.stand_in("horovodrun", 'printf "%s\\0" "$@" >words')
+        written = script("lsf", "--time", "1h", "--ranks-per-node", "2", *flags)
+        self.assertEqual(written.returncode, 0, written.stderr)
+        self.run_script(written.stdout)
+        words = (self.folder / "words").read_text().split("\0")[:-1]
+        self.assertEqual(sorted(words), sorted(["-np", "2", *flags[:-2], "--container-bind=/data,/in,/more", "python",
+                                                "train.py"]))
+
+    def test_settings_of_a_site_are_no_request_for_a_script(self):
+        site = self.folder / "site.yaml"
+        site.write_text("horovodrun:\n  verbose: yes\n  container-bind: /data\n  log-level: debug\n")
+        written = subprocess.run([HOROVODRUN, "--jobscript", "slurm", "--time", "1h", "--ranks-per-node", "1", "true"],
+                                 capture_output=True, text=True, env={**os.environ, "HOROVOD_SITE_CONFIG": str(site)})
+        self.assertEqual(written.returncode, 0, written.stderr)
+        self.assertNotIn("/data", written.stdout)
+
     def test_a_warned_job_goes_back_into_the_queue(self):
         """The scheduler's SIGUSR1 reaches the ranks. If they end with 75, the job is put back into the queue."""
         # The signal is sent again and again, because the first ones may come before the script has started the ranks.
