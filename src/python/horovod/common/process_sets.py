@@ -36,6 +36,10 @@ class ProcessSet:
             raise ValueError(f"the ranks of a ProcessSet are integers; found {ranks}")
         self.ranks = sorted(ranks)
 
+    def __deepcopy__(self, memo):
+        """A copy of a model or an optimizer belongs to the same set."""
+        return self
+
     def _invalidate(self):
         """Called when the set no longer belongs to the job. It may be added again."""
         self.process_set_id = None

@@ -3,7 +3,8 @@ import torch
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from horovod.torch.mpi_ops import Sum, allgather, allreduce, size
+from horovod.common.process_sets import global_process_set
+from horovod.torch.mpi_ops import Sum, allgather, allreduce
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -11,10 +12,16 @@ class SyncBatchNorm(_BatchNorm):
 
     Input: at least two dimensions; the second one counts the channels. The operations of all such layers have the same
     names. Therefore only one layer may run at a time, the same one on all ranks.
+    process_set: the ranks whose batches are taken together. On all other ranks the layer is a plain one.
     """
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
+    process_set = global_process_set  # the layer itself has the attribute only for another set
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
+                 process_set=global_process_set):
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        if process_set is not global_process_set:
+            self.process_set = process_set
 
     def _check_input_dim(self, input):
         if input.dim() < 2:
@@ -30,13 +37,17 @@ class SyncBatchNorm(_BatchNorm):
             if self.momentum is None:  # None: the mean of all batches so far
                 momentum = 1.0 / float(self.num_batches_tracked)
         mean, variance = (self.running_mean, self.running_var) if not self.training or tracks else (None, None)
-        if not uses_batch or size() == 1:
+        if not uses_batch or not self._has_others():
             return functional.batch_norm(input, mean, variance, self.weight, self.bias, uses_batch, momentum, self.eps)
-        output, mean, variance, count = _Normalise.apply(input, self.weight, self.bias, self.eps)
+        output, mean, variance, count = _Normalise.apply(input, self.weight, self.bias, self.eps, self.process_set)
         if tracks and self.running_mean is not None:
             _move_towards(self.running_mean, mean, momentum)
             _move_towards(self.running_var, variance * (count / (count - 1)), momentum)
         return output
+
+    def _has_others(self):
+        is_in = self.process_set._check_id() == 0 or self.process_set.included()
+        return is_in and self.process_set.size() > 1
 
 
 def _move_towards(running, found, momentum):
@@ -45,20 +56,20 @@ def _move_towards(running, found, momentum):
 
 
 class _Normalise(torch.autograd.Function):
-    """input, weight, bias, eps -> output, mean, variance (divided by count, not count - 1) and count."""
+    """input, weight, bias, eps, process set -> output, mean, variance (divided by count, not count - 1) and count."""
 
     @staticmethod
-    def forward(ctx, input, weight, bias, eps):
+    def forward(ctx, input, weight, bias, eps, process_set):
         x = input.to(_type_of_sums(input))
-        mean, variance, count = _statistics(x)
+        mean, variance, count = _statistics(x, process_set)
         if count <= 1:
             raise ValueError(f"SyncBatchNorm: expected more than 1 value per channel when training, found {int(count)} "
                              "on all ranks together")
-        inverse = torch.rsqrt(variance + eps)
-        normal = (x - _along_channels(mean, x)) * _along_channels(inverse, x)
-        ctx.save_for_backward(normal, weight, inverse)
-        ctx.count = count
-        output = normal if weight is None else normal * _along_channels(weight.to(x.dtype), x)
+        ctx.save_for_backward(input, weight, mean, variance)
+        ctx.how = count, eps, process_set
+        output, _ = _normal(x, mean, variance, eps)
+        if weight is not None:
+            output = output * _along_channels(weight.to(x.dtype), x)
         if bias is not None:
             output = output + _along_channels(bias.to(x.dtype), x)
         ctx.mark_non_differentiable(mean, variance)
@@ -66,21 +77,43 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        normal, weight, inverse = ctx.saved_tensors
-        g = gradient.to(normal.dtype)
-        over = [0, *range(2, g.dim())]
+        input, weight, mean, variance = ctx.saved_tensors
+        count, eps, process_set = ctx.how
+        x = input.to(_type_of_sums(input))
+        g = gradient.to(x.dtype)
+        if torch.is_grad_enabled():  # create_graph=True: what follows is differentiated again
+            mean, variance = _with_derivatives(x, mean, count, process_set)
+        normal, inverse = _normal(x, mean, variance, eps)
+        over = _all_but_channels(g)
         of_bias, of_weight = g.sum(over), (g * normal).sum(over)
         of_input = None
         if ctx.needs_input_grad[0]:
             # The input changes the mean and the variance, and so the output on all ranks.
-            sums = allreduce(torch.stack([of_bias, of_weight]), name="sync_batch_norm.sum_dy", op=Sum) / ctx.count
+            sums = allreduce(torch.stack([of_bias, of_weight]), name="sync_batch_norm.sum_dy", op=Sum,
+                             process_set=process_set) / count
             of_input = g - _along_channels(sums[0], g) - normal * _along_channels(sums[1], g)
             of_input = of_input * _along_channels(inverse if weight is None else inverse * weight.to(g.dtype), g)
             of_input = of_input.to(gradient.dtype)
         if weight is None:
-            return of_input, None, None, None
+            return of_input, None, None, None, None
         # Not summed over ranks: the optimizer averages them like the gradients of all other parameters.
-        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None
+        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None, None
+
+
+def _normal(x, mean, variance, eps):
+    """Returns x with mean 0 and variance 1, and the factor for that."""
+    inverse = torch.rsqrt(variance + eps)
+    return (x - _along_channels(mean, x)) * _along_channels(inverse, x), inverse
+
+
+def _with_derivatives(x, mean, count, process_set):
+    """Returns the mean and the variance over all ranks as functions of x. The sums are of what differs from the known
+    mean: no large numbers are subtracted from each other."""
+    difference = x - _along_channels(mean, x)
+    over = _all_but_channels(x)
+    sums = torch.stack([difference.sum(over), (difference * difference).sum(over)])
+    first, second = (allreduce(sums, name="sync_batch_norm.again", op=Sum, process_set=process_set) / count).unbind()
+    return mean + first, second - first * first
 
 
 def _type_of_sums(tensor):
@@ -91,16 +124,19 @@ def _along_channels(values, x):
     return values.view(1, -1, *[1] * (x.dim() - 2))
 
 
-def _statistics(x):
+def _all_but_channels(x):
+    return [0, *range(2, x.dim())]
+
+
+def _statistics(x, process_set):
     """Returns the mean and variance of each channel, and its number of values, over all ranks together."""
-    over = [0, *range(2, x.dim())]
     count = x.numel() // x.shape[1] if x.shape[1] else 0
     own = torch.zeros(2 * x.shape[1] + 1, dtype=torch.float64, device=x.device)
     own[0] = count
     if count:
-        variance, mean = torch.var_mean(x, over, correction=0)
+        variance, mean = torch.var_mean(x, _all_but_channels(x), correction=0)
         own[1:] = torch.cat([mean, variance])
-    found = allgather(own.unsqueeze(0), name="sync_batch_norm.mean")
+    found = allgather(own.unsqueeze(0), name="sync_batch_norm.mean", process_set=process_set)
     counts, means, variances = found[:, :1], *found[:, 1:].chunk(2, 1)
     total = counts.sum()
     share = counts / total.clamp(min=1)
