@@ -44,6 +44,78 @@ def test_grouped_allreduce(hvd, rank, size):
         assert torch.equal(x.grad, torch.full((i + 1,), (size + 1) / 2 + i))
 
 
+OPS = pytest.mark.parametrize("op", ["Sum", "Average", "Adasum", "Min", "Max", "Product"])
+
+
+@OPS
+def test_grouped_results_go_through_backward_one_after_the_other(hvd, rank, size, op):
+    op = getattr(hvd, op)
+    together, alone = ([leaf(rank + 7 * i, 4) for i in range(3)] for _ in range(2))
+    for result in hvd.grouped_allreduce(together, op=op):
+        result.backward(torch.full((4,), rank + 1.0))
+    for x, other in zip(together, alone):
+        hvd.allreduce(other, op=op).backward(torch.full((4,), rank + 1.0))
+        torch.testing.assert_close(x.grad, other.grad)
+
+
+@pytest.mark.parametrize("verb", ["allgather", "reducescatter"])
+def test_other_grouped_results_one_after_the_other(hvd, rank, size, verb):
+    together, alone = ([leaf(rank + 7 * i, 2 * size, 2) for i in range(3)] for _ in range(2))
+    for result in getattr(hvd, f"grouped_{verb}")(together):
+        result.square().sum().backward()
+    for x, other in zip(together, alone):
+        getattr(hvd, verb)(other).square().sum().backward()
+        torch.testing.assert_close(x.grad, other.grad)
+
+
+@pytest.mark.parametrize("op", ["Sum", "Average", "Min", "Max", "Product"])
+def test_second_derivatives_of_a_group(hvd, rank, size, op):
+    op = getattr(hvd, op)
+    together, alone = ([leaf(rank + 7 * i, 4, dtype=torch.float64) for i in range(2)] for _ in range(2))
+    slopes = torch.autograd.grad([each.pow(3).sum() for each in hvd.grouped_allreduce(together, op=op)], together,
+                                 create_graph=True)
+    sum(slope.square().sum() for slope in slopes).backward()
+    slopes = [torch.autograd.grad(hvd.allreduce(each, op=op).pow(3).sum(), each, create_graph=True)[0]
+              for each in alone]
+    for slope in slopes:
+        slope.square().sum().backward()
+    for x, other in zip(together, alone):
+        torch.testing.assert_close(x.grad, other.grad)
+
+
+IN_PLACE = {
+    "allreduce_": lambda hvd, x: hvd.allreduce_(x, op=hvd.Sum, name="in place"),
+    "allreduce_async_": lambda hvd, x: hvd.synchronize(hvd.allreduce_async_(x)),
+    "grouped_allreduce_": lambda hvd, x: hvd.grouped_allreduce_([torch.ones(2), x], name="in place, grouped"),
+    "broadcast_": lambda hvd, x: hvd.broadcast_(x, 0),
+    "broadcast_parameters": lambda hvd, x: hvd.broadcast_parameters({"x": x}, 0),
+}
+
+
+@pytest.mark.parametrize("verb", IN_PLACE)
+def test_backward_notices_what_an_operation_in_place_has_changed(hvd, rank, verb):
+    for _ in range(2):
+        x = leaf(rank, 4)
+        y = x * 2
+        z = y * y
+        with torch.no_grad():
+            IN_PLACE[verb](hvd, y)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.sum().backward()
+    with torch.inference_mode():
+        IN_PLACE[verb](hvd, torch.ones(3))
+
+
+def test_backward_notices_that_a_tensor_of_a_group_was_changed(hvd, rank):
+    x = leaf(rank, 4)
+    y = x * 2
+    result, = hvd.grouped_allreduce([y], op=hvd.Max)
+    with torch.no_grad():
+        y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
 def test_allgather(hvd, rank, size):
     x = leaf(rank, rank + 1, 3)
     upstream = torch.cat([torch.full((other + 1, 3), other + 0.5) for other in range(size)])

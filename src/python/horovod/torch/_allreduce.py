@@ -6,7 +6,7 @@ from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
 from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, names_of_group,
-                                    prepared, submit, submit_group, wants_gradient)
+                                    note_change, prepared, submit, submit_group, version_of, wants_gradient)
 from horovod.torch.compression import Compression
 
 
@@ -58,11 +58,13 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Like allreduce_async, but in place."""
+    handle = None
     if average is None:  # _allreduce_async does the same; here it saves a tenth of the time of tiny gradients
         handle = _core.start_again(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
-        if handle is not None:
-            return handle
-    return _allreduce_async(tensor, True, name, average, op, prescale_factor, postscale_factor, process_set)
+    if handle is None:
+        handle = _allreduce_async(tensor, True, name, average, op, prescale_factor, postscale_factor, process_set)
+    note_change(tensor)
+    return handle
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -170,7 +172,10 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """Like grouped_allreduce_async, but in place."""
-    return _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
+    tensors = tuple(tensors)
+    handle = _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
+    note_change(*tensors)
+    return handle
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):
@@ -180,20 +185,35 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         ctx.how = op, prescale_factor, postscale_factor, process_set
         results = _ops.finish(_grouped_allreduce_async(tensors, False, name, None, *ctx.how))
         if op in (Min, Max, Product):
-            ctx.save_for_backward(*tensors, *results)
+            # A program may send the results through backward() one after the other. What save_for_backward() keeps is
+            # gone after the first of them.
+            ctx.tensors, ctx.versions = tensors, [version_of(tensor) for tensor in tensors]
+            ctx.results = [result.detach() for result in results]
         return results
 
     @staticmethod
     def backward(ctx, *gradients):
         op, prescale_factor, postscale_factor, process_set = ctx.how
-        if ctx.saved_tensors:
-            values = zip(gradients, ctx.saved_tensors, ctx.saved_tensors[len(gradients):])
-            reduced = [_gradient_by_values(*each, *ctx.how) for each in values]
+        if op in (Min, Max, Product):
+            _check_that_none_was_changed(ctx.tensors, ctx.versions)
+            results = ctx.results
+            if torch.is_grad_enabled():  # second derivatives: the results depend on the tensors of all ranks
+                results = grouped_allreduce(ctx.tensors, op=op, prescale_factor=prescale_factor,
+                                            postscale_factor=postscale_factor, process_set=process_set)
+            reduced = [_gradient_by_values(*each, *ctx.how) for each in zip(gradients, ctx.tensors, results)]
         else:
             reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=op,
                                         prescale_factor=prescale_factor, postscale_factor=postscale_factor,
                                         process_set=process_set)
         return (None,) * 6 + tuple(reduced)
+
+
+def _check_that_none_was_changed(tensors, versions):
+    for tensor, version in zip(tensors, versions):
+        if version_of(tensor) != version:
+            raise RuntimeError(f"grouped_allreduce: one of the tensors, of shape {list(tensor.shape)}, was modified by "
+                               "an inplace operation before backward(), which needs its values; give the verb a clone, "
+                               "or change another tensor")
 
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,

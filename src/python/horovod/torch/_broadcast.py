@@ -7,7 +7,7 @@ from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allreduce import allreduce
 from horovod.torch._job import Average, Sum, rank
-from horovod.torch._tensors import DTYPES, check_tensor, full_name_of, prepared, submit, wants_gradient
+from horovod.torch._tensors import DTYPES, check_tensor, full_name_of, note_change, prepared, submit, wants_gradient
 
 
 def _broadcast_async(tensor, output, root_rank, name, process_set):
@@ -33,7 +33,9 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Like broadcast_async, but in place."""
-    return _broadcast_async(tensor, tensor, root_rank, name, process_set)
+    handle = _broadcast_async(tensor, tensor, root_rank, name, process_set)
+    note_change(tensor)
+    return handle
 
 
 class HorovodBroadcast(torch.autograd.Function):

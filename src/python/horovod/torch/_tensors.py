@@ -87,6 +87,37 @@ def wants_gradient(tensors):
                                            for tensor in tensors)
 
 
+def version_of(tensor):
+    """Returns a number that grows with every change of the tensor; 0 for tensors made in inference mode."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
+
+
+def gradient_dtype(parameter):
+    """Returns the dtype of the parameter's gradient: since torch 2.10 a program may choose another one than the
+    parameter's own (Tensor.grad_dtype)."""
+    return getattr(parameter, "grad_dtype", None) or parameter.dtype
+
+
+def note_change(*tensors):
+    """Tells autograd that an operation in place changes these tensors. A backward pass that needs their earlier values
+    then raises an error, as after torch's own operations in place."""
+    for tensor in tensors:
+        if not tensor.is_inference():
+            _increment_version(tensor)
+
+
+def _increment_version_by_change(tensor):
+    """What torch.autograd.graph.increment_version does, for versions of torch that lack it: changes no element."""
+    with torch.no_grad():
+        tensor.detach().view(-1)[:0].zero_()
+
+
+_increment_version = getattr(getattr(torch.autograd, "graph", None), "increment_version", _increment_version_by_change)
+
+
 def check_group(tensors, verb, name):
     """Raises unless these tensors can be communicated together."""
     if not tensors:

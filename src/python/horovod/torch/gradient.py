@@ -5,8 +5,9 @@ import torch
 
 from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._tensors import gradient_dtype, version_of
 from horovod.torch.gradient_presence import DENSE
-from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off, version_of
+from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off
 from horovod.torch.mpi_ops import Sum, allreduce_async_, sparse_allreduce_async
 
 _start_again = _core.start_again

@@ -1,6 +1,7 @@
 """Gradients that are reduced together, as soon as the last of them has been computed."""
+from horovod.torch._tensors import version_of
 from horovod.torch.gradient import is_gathered
-from horovod.torch.gradients_in_flight import land, take_off, version_of
+from horovod.torch.gradients_in_flight import land, take_off
 from horovod.torch.mpi_ops import grouped_allreduce_async_
 
 
@@ -39,9 +40,10 @@ class Group:
                 dense.append(gradient)
                 reduced.append(given)
             gradient.tensor = tensor
-            gradient.version = version_of(tensor)
             take_off(tensor, gradient)
         if dense:
             settings = dense[0].settings
             self.handle = grouped_allreduce_async_(reduced, None, dense[0].name, settings.op, settings.prescale,
                                                    settings.postscale, settings.process_set)
+        for gradient in self.members:
+            gradient.version = version_of(gradient.tensor)

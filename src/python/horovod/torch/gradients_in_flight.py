@@ -85,14 +85,6 @@ def abandon(gradients):
     _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
 
 
-def version_of(tensor):
-    """Returns a number that grows with every change of the tensor; 0 for tensors made in inference mode."""
-    try:
-        return tensor._version
-    except RuntimeError:
-        return 0
-
-
 def in_flight_with(tensor):
     """Returns the object that users of the tensor wait for; None if the tensor is not in flight."""
     return _waiting.get(id(tensor))
