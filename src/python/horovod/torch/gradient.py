@@ -269,16 +269,21 @@ class Gradient:
     def let_go(self):
         """Called when the optimizer does not step this parameter any more."""
         self.unhook()
-        self.discard()
         if self.group is not None:
-            self.group.members.remove(self)
+            self.group.leave(self)
+        self.discard()
+
+    def give_up(self):
+        """Called when the gradient waits for its group, and will not be reduced with it."""
+        land(self.tensor)
+        self.tensor = None
+        self.of_all.submitted -= 1
 
     def leave_group(self):
         """Called when the optimizer no longer exists. Gives up a gradient that waits for others of its group."""
         if self.group is not None and not self.group.is_started:
             if self.tensor is not None:
-                land(self.tensor)
-                self.tensor = None
+                self.give_up()
             self.group = None
 
     def lands_if_done(self):

@@ -26,6 +26,17 @@ class Group:
         if self.held == len(self.members):
             self._start()
 
+    def leave(self, gradient):
+        """Called when the optimizer does not step this member any more. The others may have waited for it alone."""
+        self.members.remove(gradient)
+        if self.is_started:
+            return
+        if gradient.tensor is not None:
+            gradient.give_up()
+            self.held -= 1
+        if self.held and self.held == len(self.members):
+            self._start()
+
     def _start(self):
         self.is_started = True
         self.members[0].of_all.take_names()
