@@ -135,11 +135,11 @@ class Gradient:
         """Takes part in the reduction of a gradient that only other ranks have."""
         parameter = self.parameter
         if kind == DENSE:
-            self.start(torch.zeros_like(parameter, requires_grad=False))
+            self.start(torch.zeros_like(parameter, dtype=gradient_dtype(parameter), requires_grad=False))
             return
         dims = kind - DENSE
         indices = torch.empty((dims, 0), dtype=torch.int64, device=parameter.device)
-        values = torch.empty((0, *parameter.shape[dims:]), dtype=parameter.dtype, device=parameter.device)
+        values = torch.empty((0, *parameter.shape[dims:]), dtype=gradient_dtype(parameter), device=parameter.device)
         self.start(torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False))
 
     def _start_the_long_way(self, tensor):
