@@ -1,4 +1,6 @@
 """The set of parameters that are trained changes during the training, or differs between ranks."""
+import weakref
+
 import pytest
 import torch
 from training import CLASSES, FEATURES, loss, network
@@ -152,6 +154,121 @@ def test_a_group_that_is_taken_away(equals_one_process):
         return model, optimizer
 
     equals_one_process(train)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_groups_taken_away_and_added(equals_one_process, named):
+    """What joins may come to a place where another parameter was before."""
+    def train(world):
+        model = world.network(torch.nn.ModuleList, [torch.nn.Linear(FEATURES, CLASSES) for _ in range(4)])
+        optimizer = world.wrap(torch.optim.SGD([{"params": layer.parameters()} for layer in model[:2]], lr=0.1,
+                                               momentum=0.9), model[:2], named=named)
+        world.begin(model)
+        for index, batch in enumerate(world.batches()):
+            if index in (5, 10):
+                del optimizer.param_groups[0]
+                optimizer.add_param_group({"params": model[2 + index // 10].parameters()})
+            optimizer.zero_grad()
+            model.zero_grad()
+            step(model, optimizer, batch, sum(layer(batch[0]) for layer in model))
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_two_optimizers_that_get_a_group_each(equals_one_process, named):
+    def train(world):
+        model = world.network(torch.nn.ModuleList, [torch.nn.Linear(FEATURES, CLASSES) for _ in range(4)])
+        optimizers = [world.wrap(torch.optim.SGD(model[i:i + 1].parameters(), lr=0.1, momentum=0.9), model[i:i + 1],
+                                 named=named) for i in range(2)]
+        world.begin(model)
+        for index, (x, y) in enumerate(world.batches()):
+            if index == 5:
+                for i, optimizer in enumerate(optimizers):
+                    optimizer.add_param_group({"params": model[2 + i].parameters()})
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            model.zero_grad()
+            loss(sum(layer(x) for layer in model), y).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+        return model, optimizers
+
+    equals_one_process(train)
+
+
+@WAYS
+def test_parameters_that_were_replaced_are_freed(equals_one_process, way):
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model, **way)
+        olds = []
+        for batch in world.batches(6):
+            optimizer.zero_grad()
+            step(model, optimizer, batch)
+            old, group = model[2].weight, optimizer.param_groups[0]
+            olds.append(weakref.ref(old))
+            model[2].weight = new = torch.nn.Parameter(old.detach().clone())
+            group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
+            optimizer.state[new] = optimizer.state.pop(old)
+            del old, new
+        optimizer.zero_grad()
+        step(model, optimizer, batch)
+        return model, optimizer, sum(old() is not None for old in olds)
+
+    equals_one_process(train)
+
+
+@WAYS
+def test_a_parameter_that_gets_another_shape(equals_one_process, way):
+    """An embedding is made larger by its data."""
+    def train(world):
+        model = world.network(torch.nn.Linear, FEATURES, CLASSES)
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, **way)
+        for index, (x, y) in enumerate(world.batches()):
+            if index in (7, 12):
+                model.weight.data = torch.cat([model.weight.data, torch.zeros(2, FEATURES)])
+                model.bias.data = torch.cat([model.bias.data, torch.zeros(2)])
+                model.weight.grad = model.bias.grad = None
+            optimizer.zero_grad()
+            step(model, optimizer, (x, y))
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+class StepsInThePrecisionOfGradients(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                assert parameter.grad.dtype == torch.float64
+                parameter.sub_((parameter.grad * 0.125).to(parameter.dtype))
+
+
+@WAYS
+@pytest.mark.parametrize("used", ["by all", "by one rank"])
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="torch has no grad_dtype before 2.10")
+def test_gradients_of_another_type_than_the_parameters(equals_one_process, used, way):
+    def train(world):
+        model = world.network(torch.nn.Linear, FEATURES, CLASSES).to(torch.bfloat16)
+        for parameter in model.parameters():
+            parameter.grad_dtype = torch.float64
+        optimizer = world.wrap(StepsInThePrecisionOfGradients(model.parameters()), model, **way)
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            losses = [loss(torch.nn.functional.linear(part, model.weight.double(), model.bias.double()), wanted)
+                      for rank, part, wanted in world.parts(x, y) if used == "by all" or rank == 1]
+            if losses:
+                (sum(losses) / (world.ranks if not world.distributed else 1)).backward()
+            optimizer.step()
+        return model, [parameter.float() for parameter in model.parameters()]
+
+    equals_one_process(train, rtol=0.02, atol=0.02)
 
 
 def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):

@@ -7,6 +7,11 @@ from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import num_rank_is_power_2
 
+try:
+    from torch.utils.weak import WeakIdKeyDictionary as ByTensor  # tensor -> anything; an entry goes with its tensor
+except ImportError:  # before torch 2.0
+    ByTensor = dict
+
 DTYPES = {
     torch.bool: _core.BOOL, torch.uint8: _core.UINT8, torch.int8: _core.INT8, torch.int16: _core.INT16,
     torch.int32: _core.INT32, torch.int64: _core.INT64, torch.float16: _core.FLOAT16,

@@ -6,6 +6,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from horovod import _ops
+from horovod.torch._tensors import ByTensor
 from horovod.torch.gradient import on_gradient
 from horovod.torch.mpi_ops import Adasum, Max, allreduce_, allreduce_async_
 
@@ -27,8 +28,8 @@ class _DistributedAdasumOptimizer:
         distributed = self._distributed
         distributed.take_back_shown_gradients()
         self._listen()
-        parameters = [(parameter, distributed.names.find(parameter, i, j))
-                      for i, group in enumerate(self.param_groups) for j, parameter in enumerate(group["params"])
+        parameters = [(parameter, distributed.names.find(parameter))
+                      for group in self.param_groups for parameter in group["params"]
                       if parameter.requires_grad and not is_lazy(parameter)]
         starts = [parameter.detach().clone() for parameter, _ in parameters]
         result = self._step_of_its_own(closure, *args, **kwargs)
@@ -78,11 +79,11 @@ class _Passes:
 
     def __init__(self):
         self.are_there = False
-        self._hooks = {}  # id of a parameter -> its hook
+        self._hooks = ByTensor()  # parameter -> its hook
 
     def listen_to(self, parameter):
-        if id(parameter) not in self._hooks:
-            self._hooks[id(parameter)] = on_gradient(parameter, weakref.ref(self))
+        if parameter not in self._hooks:
+            self._hooks[parameter] = on_gradient(parameter, weakref.ref(self))
 
     def has_accumulated(self, _):
         self.are_there = True
@@ -90,7 +91,7 @@ class _Passes:
     def let_go(self):
         for hook in self._hooks.values():
             hook.remove()
-        self._hooks = {}
+        self._hooks = ByTensor()
 
 
 def _combine(parameters, starts, compression):

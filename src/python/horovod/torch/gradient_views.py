@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from horovod import _core, _ops
+from horovod.torch._tensors import ByTensor, gradient_dtype
 from horovod.torch.mpi_ops import Min, allreduce_
 
 _ALIGNMENT_BYTES = 64
@@ -28,21 +29,22 @@ class GradientViews:
         end = 0
         for parameter in parameters:
             places.append(end)
-            bytes_needed = parameter.numel() * parameter.element_size()
+            bytes_needed = parameter.numel() * torch.empty((), dtype=gradient_dtype(parameter)).element_size()
             end += -(-bytes_needed // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
         block = _blocks.make(max(end, _ALIGNMENT_BYTES))
-        self._views = {}
+        self._views = ByTensor()  # parameter -> its view
         for parameter, place in zip(parameters, places):
             # Each view is a separate tensor: views of one tensor would share its version counter.
-            flat = torch.frombuffer(block, dtype=parameter.dtype, count=parameter.numel(), offset=place) \
-                if parameter.numel() else torch.empty(0, dtype=parameter.dtype)
+            dtype = gradient_dtype(parameter)
+            flat = torch.frombuffer(block, dtype=dtype, count=parameter.numel(), offset=place) \
+                if parameter.numel() else torch.empty(0, dtype=dtype)
             self._views[parameter] = flat.view(parameter.shape).detach()
-        self._taken_in = {}  # parameter -> the tensor that uses its view; weak
+        self._taken_in = ByTensor()  # parameter -> the tensor that uses its view; weak
 
     def take_in(self, parameter, gradient):
         """Moves the gradient to its place in the shared memory, if it has one."""
         view = self._views.get(parameter)
-        if view is None or gradient.layout != torch.strided or gradient._is_view() or gradient.dtype != view.dtype:
+        if view is None or gradient.layout != torch.strided or gradient._is_view() or not _is_like(gradient, view):
             return
         earlier = self._taken_in.get(parameter, lambda: None)()
         if earlier is gradient and gradient.data_ptr() == view.data_ptr():
@@ -52,6 +54,11 @@ class GradientViews:
         view.copy_(gradient.detach())
         gradient.data = view
         self._taken_in[parameter] = weakref.ref(gradient)
+
+
+def _is_like(gradient, view):
+    """False if the program has given the parameter another shape or type, or moved it, since the views were made."""
+    return gradient.shape == view.shape and gradient.dtype == view.dtype and gradient.device == view.device
 
 
 class _Blocks:

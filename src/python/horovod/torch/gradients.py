@@ -80,11 +80,11 @@ class Gradients:
         self._presence.forget()
         known = {id(gradient.parameter): gradient for gradient in self._all}
         self._all = []
-        for i, group in enumerate(param_groups):
-            for j, parameter in enumerate(group["params"]):
+        for group in param_groups:
+            for parameter in group["params"]:
                 gradient = known.pop(id(parameter), None)
                 if gradient is None:
-                    gradient = Gradient(parameter, self.names.find(parameter, i, j), self)
+                    gradient = Gradient(parameter, self.names.find(parameter), self)
                     self._unhooked.append(gradient)
                 self._all.append(gradient)
         self._sort()
@@ -100,7 +100,7 @@ class Gradients:
         self.names.take_number()
         self.is_plain = self.views is None and self.settings.compression is NoneCompressor
         for gradient in self._all:
-            gradient.name = self.names.find(gradient.parameter, 0, 0)
+            gradient.name = self.names.find(gradient.parameter)
         self._sort()
 
     def _sort(self):

@@ -17,7 +17,7 @@ from horovod import _ops
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import split_list
 from horovod.torch import grad_scaler, tracing
-from horovod.torch._tensors import check_adasum
+from horovod.torch._tensors import ByTensor, check_adasum
 from horovod.torch.adasum_optimizer import _DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.functions import broadcast_object, show_zero_gradients
@@ -26,29 +26,43 @@ from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_bu
 
 
 class _Names:
-    """The names by which the ranks match gradients: the user's names, or names made of the places in the groups."""
+    """The names by which the ranks match gradients: the user's names, or names made of the places in the groups. A
+    parameter that joins later without a name gets one that no other parameter has had."""
 
     def __init__(self, of_parameters, process_set):
-        self.of_parameters = of_parameters
+        self.of_parameters = ByTensor(of_parameters)  # parameters that the program has replaced are freed
         self.process_set = process_set
         self.number = 0  # counts the optimizers of the process set whose parameters have these names
+        self._at_first = sorted(of_parameters.values()) or ["nothing"]
+        self._joined = 0
 
     def take_number(self):
         """Takes the next number. It is the same on all ranks, because they make the set's optimizers in the same
         order."""
-        keys = [(self.process_set.process_set_id, name) for name in self.of_parameters.values()]
+        keys = [(self.process_set.process_set_id, name) for name in self._at_first]
         self.number = max((_ops.optimizers_with[key] for key in keys), default=0)
         for key in keys:
             _ops.optimizers_with[key] = self.number + 1
 
-    def find(self, parameter, i, j):
-        """Returns the name of the j-th parameter of the i-th group."""
-        name = self.of_parameters.setdefault(parameter, f"allreduce.noname.{i}.{j}")
+    def find(self, parameter):
+        """Returns the name of the parameter. One that has none joins now: on all ranks in the same order."""
+        name = self.of_parameters.get(parameter)
+        if name is None:
+            name = self.of_parameters[parameter] = self._new_name()
         return name if self.number == 0 else f"{name} (optimizer {self.number + 1})"
+
+    def _new_name(self):
+        taken = set(self.of_parameters.values())
+        while True:
+            self._joined += 1
+            # The first name makes it differ from the names of what has joined other optimizers.
+            name = f"joined.{self._joined} of {self._at_first[0]}"
+            if name not in taken:
+                return name
 
     def of(self, what):
         """Returns the name of an operation of the whole optimizer."""
-        return f"{what} of optimizer {self.number + 1} of {min(self.of_parameters.values(), default='nothing')}"
+        return f"{what} of optimizer {self.number + 1} of {self._at_first[0]}"
 
 
 class _Distributed:
@@ -57,7 +71,8 @@ class _Distributed:
     def __init__(self, settings, names, groups, gradient_views, inner_step):
         self.settings = settings
         self.names = names
-        self.groups = groups  # lists of parameters, or None
+        # lists of weak references to parameters, or None
+        self.groups = groups and [[weakref.ref(parameter) for parameter in group] for group in groups]
         self.gradient_views = gradient_views
         self.inner_step = inner_step  # a step method that the program had set on the object, or None
         self.gradients = None  # None without other ranks, or if steps are combined instead
@@ -205,7 +220,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         mine = self._distributed
         new = dict(zip(_parameters_of(self), _parameters_of(copied)))
         names = {new[parameter]: name for parameter, name in mine.names.of_parameters.items() if parameter in new}
-        groups = mine.groups and [[new[parameter] for parameter in group if parameter in new] for group in mine.groups]
+        groups = mine.groups and [[new[parameter()] for parameter in group if parameter() in new]
+                                  for group in mine.groups]
         # A rank may keep a copy and never step it. Therefore a copy gets its number only when it is used.
         return _distribute(copied, copy.copy(mine.settings), names, groups, mine.gradient_views, is_numbered=False)
 
