@@ -102,7 +102,7 @@ TEST(Preflight, names_the_host_of_each_fault) {
       {"TMPDIR", {{"scratch_free", "4096"}}, "4.0 KiB"},
       {"links", {{"links", "n1|10|900|9000|0|\nn3|10|900|9000|0|\n"}}, "900 Mbit/s"},
       {"links", {{"links", "n1|9000|9000|9000|0|\nn3|9000|9000|9000|0|\n"}}, "9000 us"},
-      {"links", {{"links", "n1|0|0|0|0|no connection\n"}}, "none to n1"},
+      {"links", {{"links", "n1|0|0|0|0|cannot connect\n"}}, "none to n1"},
       {"fabric", {{"fabric", "mlx5_0"}}, "mlx5_0"},
       {"fabric", {{"interface_mbit", "400000"}}, "10.0 Gbit/s"},
       {"clocks", {{"links", "n1|10|9000|9000|-3|\nn3|10|9000|9000|-3|\n"}}, "3.000 s ahead"},
@@ -179,6 +179,49 @@ TEST(Preflight, takes_a_fabric_for_unused_where_all_goes_over_sockets) {
   allocation.probes[2].set("FI_PROVIDER", "verbs");
   EXPECT_TRUE(findings_of(allocation, "fabric").empty());
   for (const Fabric& fabric : fabrics()) EXPECT_EQ(fabric_of(std::string(fabric.devices) + "0"), &fabric);
+}
+
+TEST(Preflight, names_the_pair_of_nodes_that_do_not_reach_each_other) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes[0].set("links", "n2|0|0|0|0|did not connect\nn3|10|9000|9000|0|\n");
+  allocation.probes[2].set("links", "n1|0|0|0|0|cannot connect\nn3|10|9000|9000|0|\n");
+  const auto findings = findings_of(allocation, "links");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].severity, Severity::fault);
+  EXPECT_EQ(findings[0].host, "n2");
+  EXPECT_EQ(findings[0].found, "none to n1, though both reach other nodes");
+}
+
+TEST(Preflight, blames_no_pair_for_a_node_that_reaches_nobody_or_comes_late) {
+  Allocation allocation = healthy_allocation();
+  allocation.probes[0].set("links", "n2|0|0|0|0|did not connect\nn3|0|0|0|0|did not connect\n");
+  for (std::size_t at : {2u, 4u})
+    allocation.probes[at].set(
+        "links", "n1|0|0|0|0|" + std::string(cannot_connect) + "\n" + (at == 2 ? "n3" : "n2") + "|10|9000|9000|0|\n");
+  auto findings = findings_of(allocation, "links");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].host, "n1");
+  allocation = healthy_allocation();
+  allocation.probes[0].set("links", "n2|0|0|0|0|did not connect\nn3|10|9000|9000|0|\n");
+  allocation.probes[2].set("links", "n1|5|0|0|0|the connection was too slow, or broke\nn3|10|9000|9000|0|\n");
+  EXPECT_EQ(findings_of(allocation, "links").size(), 0u);
+  allocation.probes[0].set("links", "n2|0|0|0|0|no time was left\nn3|10|9000|9000|0|\n");
+  allocation.probes[2].set("links", "n1|0|0|0|0|cannot connect\nn3|10|9000|9000|0|\n");
+  EXPECT_EQ(findings_of(allocation, "links").size(), 0u) << "n1 had ended";
+}
+
+TEST(Preflight, tells_a_node_that_cannot_be_connected_to_from_one_that_does_not_come) {
+  auto here = posix::listen_for_peers("", {});
+  ASSERT_TRUE(here) << here.error().message;
+  const std::vector<LinkEnd> ends{{"n1", "127.0.0.1:1"}, {"n2", here->endpoints}};  // nobody listens on n1
+  auto results = measure_links(*here, 1, ends, std::string(32, 's'), Deadline::after(std::chrono::seconds(10)));
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].fault, cannot_connect);
+  results = measure_links(*here, 0, ends, std::string(32, 's'), Deadline::after(std::chrono::milliseconds(20)));
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].fault, did_not_connect);
+  results = measure_links(*here, 1, ends, std::string(32, 's'), Deadline::after(std::chrono::milliseconds(0)));
+  EXPECT_EQ(results[0].fault, "no time was left");
 }
 
 TEST(Preflight, lets_every_node_meet_every_other_once) {

@@ -166,7 +166,9 @@ class Rounds {
 
   LinkResult with(int partner) {
     const LinkEnd& end = ends_[static_cast<std::size_t>(partner)];
-    LinkResult result{end.host, 0, 0, 0, 0, "no connection"};
+    LinkResult result{end.host, 0, 0, 0, 0, "no time was left"};
+    if (deadline_.passed()) return result;
+    result.fault = me_ > partner ? cannot_connect : did_not_connect;
     Deadline deadline = Deadline::after(std::min<std::chrono::milliseconds>(deadline_.left(), 4s));
     posix::FileDescriptor socket = me_ > partner ? greet(end, deadline) : wait_for(partner, deadline);
     if (!socket) return result;

@@ -18,6 +18,10 @@ struct LinkEnd {
   std::string endpoints;  // the addresses where it listens, "10.77.0.1:4711 10.78.0.1:4712"
 };
 
+// The faults of a link whose one node could not connect and whose other one waited for it. Together they prove that the
+// nodes do not reach each other. Others prove less: a node may have been late because of a third one.
+inline constexpr std::string_view cannot_connect = "cannot connect", did_not_connect = "did not connect";
+
 struct LinkResult {
   std::string peer;  // the other node's host
   double latency_us = 0;

@@ -19,15 +19,17 @@ struct NodeLinks {
   double best_mbit = 0;       // the best rate to any node, in the slower direction
   double latency_us = 1e300;  // the smallest latency of the node's links
   std::vector<std::string> unreached;
+  std::vector<LinkResult> faults;
   bool has_numbers = false;
 };
 
 NodeLinks links_of(const Facts& probe) {
-  NodeLinks node{probe.get("host"), 0, 1e300, {}, false};
+  NodeLinks node{probe.get("host"), 0, 1e300, {}, {}, false};
   double sends = 0, receives = 0;
   for (const LinkResult& each : link_results_in(probe.get("links"))) {
     if (!each.fault.empty()) {
       node.unreached.push_back(each.peer);
+      node.faults.push_back(each);
       continue;
     }
     sends = std::max(sends, each.sends_mbit);
@@ -75,6 +77,23 @@ void judge_speed(const std::vector<NodeLinks>& nodes, const NodeLinks& node, Ver
                                 "see what else runs on this node, and its power settings and switch port"});
 }
 
+// Names the pairs of nodes that do not reach each other although both reach others.
+void judge_pairs(const std::vector<NodeLinks>& nodes, const NodeLinks& node, Verdict& verdict) {
+  auto has_fault = [](const NodeLinks& at, const std::string& peer, std::string_view fault) {
+    return std::ranges::any_of(at.faults,
+                               [&](const LinkResult& each) { return each.peer == peer && each.fault == fault; });
+  };
+  for (const std::string& peer : node.unreached) {
+    auto other = std::ranges::find(nodes, peer, &NodeLinks::host);
+    if (other == nodes.end() || !other->has_numbers) continue;
+    if (!has_fault(node, peer, cannot_connect) || !has_fault(*other, node.host, did_not_connect)) continue;
+    verdict.findings.push_back({Severity::fault, node.host, "a connection to " + peer + ", as to other nodes",
+                                "none to " + peer + ", though both reach other nodes",
+                                "see the routes and the firewalls of both nodes (ip route get, ip neigh), or leave "
+                                "one of the two out of the job"});
+  }
+}
+
 }  // namespace
 
 const Check links_check{
@@ -89,13 +108,14 @@ const Check links_check{
       for (const NodeLinks& node : nodes) {
         best = std::max(best, node.best_mbit);
         latency = std::min(latency, node.latency_us);
-        // If two nodes do not reach each other, only a node that reaches no other node gets a finding.
+        // Of a node that reaches no other one, the node gets a finding, and not each of its pairs.
         if (!node.has_numbers)
           verdict.findings.push_back({Severity::fault, node.host, "connections to other nodes",
                                       "none to " + (node.unreached.empty() ? "any" : node.unreached.front()),
                                       "see the firewall and the routes of this node; HOROVOD_PORT_RANGE and "
                                       "--network-interfaces choose ports and interfaces"});
         else if (nodes.size() > 2) judge_speed(nodes, node, verdict);
+        if (node.has_numbers) judge_pairs(nodes, node, verdict);
       }
       verdict.summary = "TCP between " + counted(nodes.size(), "node") + ": up to " + rate_text(best) + ", from " +
                         latency_text(latency);
