@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -149,7 +150,7 @@ TEST(NodePeers, do_not_report_a_rank_that_has_left) {
   EXPECT_TRUE(WIFSIGNALED(statuses[2]));
 }
 
-TEST(NodePeers, drop_connections_that_do_not_know_the_job) {
+TEST(NodePeers, drop_connections_that_do_not_know_the_job_and_report_a_few) {
   World world = testing::made_up_world({2});
   std::vector<PeerListener> listeners;
   for (auto& member : world.members) {
@@ -157,9 +158,15 @@ TEST(NodePeers, drop_connections_that_do_not_know_the_job) {
     member.address = listeners.back().address();
   }
   auto silent = posix::connect_to_unix_socket(world.members[0].address);
-  auto wrong = posix::connect_to_unix_socket(world.members[0].address);
-  ASSERT_TRUE(silent && wrong);
-  ASSERT_TRUE(posix::send_message(*wrong, as_bytes("I am rank 1, believe me")));
+  ASSERT_TRUE(silent);
+  std::vector<posix::FileDescriptor> wrong;
+  for (int i = 0; i < 40; ++i) {
+    auto one = posix::connect_to_unix_socket(world.members[0].address);
+    ASSERT_TRUE(one && *one);
+    ASSERT_TRUE(posix::send_message(*one, as_bytes("I am rank 1, believe me")));
+    wrong.push_back(std::move(*one));
+  }
+  ::testing::internal::CaptureStderr();
   std::vector<std::shared_ptr<NodePeers>> met(2);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
@@ -173,7 +180,10 @@ TEST(NodePeers, drop_connections_that_do_not_know_the_job) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (auto* stranger : {&*silent, &*wrong}) {
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 4) << log;
+  EXPECT_NE(log.find("dropped 37 more connections"), std::string::npos) << log;
+  for (auto* stranger : {&*silent, &wrong.front()}) {
     Buffer message;
     message.reserve(100);
     posix::FileDescriptor none;

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::uint64_t magic = 0x31737265'65702d68;  // changes with the format of the messages between peers
 constexpr std::size_t longest_greeting = 4096;
+// Anybody on the node can connect, so there is a limit for the lines in this job's log, and for the connections that
+// are looked at before anything else is.
+constexpr int most_warnings = 3, most_accepted_at_once = 64;
 // The time between two tries if the listener's queue is full.
 constexpr int retry_ms = 2;
 
@@ -34,6 +37,14 @@ class Handshake {
     writer.put_string(std::string_view(world.job).substr(0, longest_greeting / 2));
     is_greeted_[static_cast<std::size_t>(node.me.value)] = true;
   }
+
+  ~Handshake() {
+    if (dropped_ > most_warnings)
+      log::warning("dropped " + std::to_string(dropped_ - most_warnings) +
+                   " more connections that are not of this job");
+  }
+  Handshake(const Handshake&) = delete;
+  Handshake& operator=(const Handshake&) = delete;
 
   Result<std::vector<posix::FileDescriptor>> run(Deadline deadline) {
     for (;;) {
@@ -77,15 +88,22 @@ class Handshake {
     return {};
   }
 
+  void report_dropped(const char* what) {
+    if (++dropped_ <= most_warnings)
+      log::warning(std::string("dropped a connection ") + what +
+                   (dropped_ == most_warnings ? "; others are counted" : ""));
+  }
+
   Status accept_strangers() {
-    for (;;) {
+    for (int round = 0; round < most_accepted_at_once; ++round) {
       auto socket = posix::accept_from(listener_);
       if (!socket) return std::move(socket.error());
       if (!*socket) return {};
       auto process = posix::process_behind(*socket);
       if (process && process->uid == ::geteuid()) strangers_.push_back(std::move(*socket));
-      else log::warning("dropped a connection of another user's process");
+      else report_dropped("of another user's process");
     }
+    return {};
   }
 
   // Returns the seat that a greeting names; -1 if the greeting names no seat of this node.
@@ -115,7 +133,7 @@ class Handshake {
       if (!seat) return false;
       auto index = static_cast<std::size_t>(*seat);
       if (*seat <= node_.me.value || is_greeted_[index]) {
-        log::warning("dropped a connection that did not know this job");
+        report_dropped("that did not know this job");
         return true;
       }
       auto sent = posix::send_message(socket, greeting_);
@@ -167,6 +185,7 @@ class Handshake {
   std::vector<bool> is_greeted_;                    // for each seat: true if its greeting has come
   std::vector<posix::FileDescriptor> strangers_;    // accepted connections whose greeting has not come yet
   bool has_to_retry_ = false;
+  int dropped_ = 0;
 };
 
 }  // namespace
