@@ -118,6 +118,20 @@ TEST(TcpStore, speaks_of_some_strangers_and_not_of_all) {
   EXPECT_NE(said.find("further ones will not be reported"), std::string::npos) << said;
 }
 
+TEST(TcpStore, lets_strangers_that_hold_all_places_keep_no_rank_out) {
+  auto store = store_of(1);
+  constexpr std::size_t count = 5 * FrontDoor::spare_places;
+  ASSERT_TRUE(make_room_for_descriptors(2 * count, "this test"));
+  testing::internal::CaptureStderr();
+  std::vector<posix::FileDescriptor> silent;
+  for (std::size_t i = 0; i < count; ++i) silent.push_back(stranger_at(*store));
+  auto client = enter(*store, 0, 1, secret);
+  EXPECT_TRUE(client) << client.error().message;
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("connections, the oldest from 127.0.0.1:"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 TEST(TcpStore, seats_all_ranks_that_came_while_it_was_busy) {
   constexpr int size = 1500;
   ASSERT_TRUE(make_room_for_descriptors(2 * size, "this test"));

@@ -13,6 +13,7 @@ namespace hvd::bootstrap {
 namespace {
 
 constexpr std::chrono::milliseconds rest_time(200);
+constexpr std::chrono::milliseconds patience_in_a_crowd(500);
 
 }  // namespace
 
@@ -29,15 +30,19 @@ Status FrontDoor::open(posix::WatchList& events, std::vector<int> listeners, std
   return {};
 }
 
+std::chrono::milliseconds FrontDoor::time_of_strangers() const {
+  return is_crowded() ? std::min(patience_, patience_in_a_crowd) : patience_;
+}
+
 void FrontDoor::let_in(std::uint64_t number) {
-  strangers_.emplace(number, Clock::now() + patience_);
-  if (strangers_.size() == 1) set_clock();
-  set_open(!is_resting_ && strangers_.size() < most_);
+  strangers_.emplace(number, Clock::now());
+  if (strangers_.size() == 1 || is_crowded()) set_clock();
+  set_open(!is_resting_ && !is_crowded());
 }
 
 void FrontDoor::let_go(std::uint64_t number) {
   if (strangers_.erase(number) == 0) return;
-  set_open(!is_resting_ && strangers_.size() < most_);
+  set_open(!is_resting_ && !is_crowded());
 }
 
 void FrontDoor::rest() {
@@ -50,13 +55,13 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
   std::uint64_t ticks = 0;
   (void)!::read(clock_.get(), &ticks, sizeof ticks);
   std::vector<std::uint64_t> overdue;
-  Clock::time_point now = Clock::now();
-  for (const auto& [number, until] : strangers_) {
-    if (until > now) break;
+  const Clock::time_point latest = Clock::now() - time_of_strangers();
+  for (const auto& [number, since] : strangers_) {
+    if (since > latest) break;
     overdue.push_back(number);
   }
   is_resting_ = false;
-  set_open(strangers_.size() < most_);
+  set_open(!is_crowded());
   set_clock();
   return overdue;
 }
@@ -76,8 +81,9 @@ void FrontDoor::set_open(bool open) {
 void FrontDoor::set_clock() {
   auto span = std::chrono::milliseconds(0);
   if (!strangers_.empty())
-    span = std::max(std::chrono::ceil<std::chrono::milliseconds>(strangers_.begin()->second - Clock::now()),
-                    std::min(patience_, rest_time));
+    span = std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(strangers_.begin()->second + time_of_strangers() - Clock::now()),
+        std::min(patience_, rest_time));
   if (is_resting_) span = rest_time;
   itimerspec time{};
   time.it_value.tv_sec = span.count() / 1000;

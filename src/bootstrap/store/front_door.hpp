@@ -2,8 +2,8 @@
 // Decides when a server accepts connections. It knows the strangers: connections that the server has accepted, but that
 // have not proven yet that they belong to the job. Their number is limited. At the limit no other connection is
 // accepted, and the kernel queues new ones (net.core.somaxconn of them) until a stranger has proven itself, has ended
-// or has used up its time. No stranger is closed to make room: most likely all of them are ranks of the job, many of
-// which connect at the same time.
+// or has used up its time. That time is short while the limit is reached: there is room for all ranks and more, so
+// others hold the places, and a rank needs only milliseconds.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +28,7 @@ class FrontDoor {
   Status open(posix::WatchList& events, std::vector<int> listeners, std::size_t most,
               std::chrono::milliseconds patience);
 
+  bool is_crowded() const { return strangers_.size() >= most_; }
   // True if another connection may be accepted. The owner asks before it accepts each one.
   bool is_open() const { return is_open_; }
   void let_in(std::uint64_t number);  // called when the owner has accepted a connection
@@ -49,7 +50,9 @@ class FrontDoor {
   std::size_t most_ = 0;
   std::chrono::milliseconds patience_{};
   posix::FileDescriptor clock_;
-  std::map<std::uint64_t, Clock::time_point> strangers_;  // when the time of each stranger is over, oldest first
+  std::chrono::milliseconds time_of_strangers() const;
+
+  std::map<std::uint64_t, Clock::time_point> strangers_;  // when each stranger has come, oldest first
   bool is_open_ = true;
   bool is_resting_ = false;
 };

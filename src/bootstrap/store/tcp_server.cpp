@@ -48,7 +48,7 @@ struct TcpStoreServer::State {
   std::map<std::uint64_t, SealedConnection> connections;
   std::unique_ptr<StoreSeats> seats;
   std::uint64_t last_number = FrontDoor::of_clock;
-  bool lacked_descriptors = false;
+  bool lacked_descriptors = false, was_ever_crowded = false;
   int warnings_left = 8;  // number of warnings about strangers that may still be written; port scanners come often
   Buffer incoming;
 
@@ -86,7 +86,13 @@ struct TcpStoreServer::State {
   }
 
   void put_out_the_slow() {
-    for (std::uint64_t number : door.look_at_clock()) {
+    const bool is_crowded = door.is_crowded();
+    const auto overdue = door.look_at_clock();
+    if (is_crowded && !overdue.empty() && !std::exchange(was_ever_crowded, true))
+      log::warning("rendezvous: " + std::to_string(overdue.size()) + " connections, the oldest from " +
+                   connections[overdue.front()].from +
+                   ", held all places and did not prove that they belong to the job; such ones are dropped early");
+    for (std::uint64_t number : overdue) {
       read_from(number);
       if (door.has(number)) drop(number, "did not prove in time that it belongs to the job");
     }
