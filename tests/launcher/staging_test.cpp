@@ -21,8 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A member of a tar archive in the form ustar, with its content.
-std::string member(const std::string& path, char type, const std::string& content = "", const std::string& link = "") {
+// A member of a tar archive in the form ustar, with its content. `written_size` replaces the 12 bytes of its size.
+std::string member(const std::string& path, char type, const std::string& content = "", const std::string& link = "",
+                   const std::string& written_size = "") {
   std::string header(512, '\0');
   header.replace(0, path.size(), path);
   header.replace(100, 7, "0000755");
@@ -31,6 +32,7 @@ std::string member(const std::string& path, char type, const std::string& conten
   char size[13];
   std::snprintf(size, sizeof size, "%011o", static_cast<unsigned>(content.size()));
   header.replace(124, 11, size);
+  if (!written_size.empty()) header.replace(124, 12, written_size);
   header.replace(136, 11, "00000000000");
   header.replace(148, 8, "        ");
   header[156] = type;
@@ -98,6 +100,27 @@ TEST(TarCheck, lets_nothing_through_the_python_of_a_venv) {
   expect_fault(python + file("bin/python/evil") + the_end(), "goes through the link bin/python to /etc");
   expect_fault(python + link("bin/tool", "python/passwd") + the_end(), "its link bin/tool leads out");
   expect_fault(python + link("lib", "bin/python/../..") + the_end(), "its link lib leads out");
+}
+
+TEST(TarCheck, takes_a_hard_link_to_a_link_for_a_link) {
+  expect_fault(link("bin/python", "/etc") + member("lib", '1', "", "bin/python") + the_end(), "its link lib leads out");
+  expect_fault(link("a/b/c", "../../x") + member("c", '1', "", "a/b/c") + the_end(), "its link c leads out");
+  expect_fault(link("bin/python", "/etc") + member("lib/x", '1', "", "./bin//python") + the_end(), "lib/x leads out");
+  EXPECT_EQ(
+      fault_in(link("bin/python", "/usr/bin/python3") + member("bin/python3", '1', "", "bin/python") + the_end(), 512),
+      "");
+}
+
+TEST(TarCheck, reads_the_numbers_that_tar_reads) {
+  for (auto [size, is_fine] : {std::pair{std::string("0001 0000\0\0\0", 12), false},
+                               {std::string("1\0000000000 ", 12), true},
+                               {std::string("          1 "), true},
+                               {std::string("\x80\1\0\0\0\0\0\0\0\0\0\1", 12), false},
+                               {std::string("\x80\0\0\0\0\0\0\0\0\0\0\1", 12), true}}) {
+    std::string one = member("bin/x", '0', "1", "", size);
+    if (is_fine) EXPECT_EQ(fault_in(one + the_end(), 512), "") << size;
+    else expect_fault(one + the_end(), "a size that is no number");
+  }
 }
 
 TEST(TarCheck, refuses_links_that_lead_out_together) {

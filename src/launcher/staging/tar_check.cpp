@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/number.hpp"
+#include "base/trimmed.hpp"
 
 namespace hvd::launcher::staging {
 namespace {
@@ -26,17 +27,21 @@ std::string text_at(const std::array<char, block>& header, std::size_t at, std::
   return std::string(field.substr(0, field.find('\0')));
 }
 
-// Reads a number of a header: octal digits, or a binary number if the first bit is set.
+// Reads a number of a header: octal digits, or a binary number if the first bit is set. A number with a blank in it is
+// none: tar would end it there, and see other members than this check.
 std::optional<std::uint64_t> number_at(const std::array<char, block>& header, std::size_t at, std::size_t size) {
   std::uint64_t value = 0;
   const auto first = static_cast<unsigned char>(header[at]);
   if ((first & 0x80) != 0) {
-    for (std::size_t each = at + size - 8; each < at + size; ++each)
+    bool has_more = false;
+    for (std::size_t each = at + 1; each < at + size; ++each) {
+      has_more = has_more || (each + 8 < at + size && header[each] != 0);
       value = value << 8 | static_cast<unsigned char>(header[each]);
-    return first == 0x80 && value < std::uint64_t{1} << 62 ? std::optional(value) : std::nullopt;
+    }
+    return first == 0x80 && !has_more && value < std::uint64_t{1} << 62 ? std::optional(value) : std::nullopt;
   }
-  for (char each : text_at(header, at, size)) {
-    if (each == ' ') continue;
+  const std::string text = text_at(header, at, size);
+  for (char each : trimmed(text)) {
     if (each < '0' || each > '7') return std::nullopt;
     value = value << 3 | static_cast<std::uint64_t>(each - '0');
   }
@@ -175,7 +180,7 @@ Status TarCheck::take_member(char type, std::uint64_t size) {
     case '7':
     case 'S': content_ += size; return {};
     case '5': return {};
-    case '1': return check_path(target, "hard link");
+    case '1': return check_hard_link(path, target);
     case '2': return check_link(path, target);
     default:
       return refused("its member " + path + " is neither file, folder nor link (type '" + std::string(1, type) + "')");
@@ -193,6 +198,13 @@ Status TarCheck::check_path(const std::string& path, const char* what) const {
         link != links_.end())
       return refused(named + "which goes through the link " + link->first + " to " + link->second);
   return {};
+}
+
+// A hard link to a link is a link, too, and leads elsewhere from another folder.
+Status TarCheck::check_hard_link(const std::string& path, const std::string& target) {
+  HVD_RETURN_IF_ERROR(check_path(target, "hard link"));
+  auto link = links_.find(joined_path(parts_of(target)));
+  return link == links_.end() ? Status() : check_link(path, std::string(link->second));
 }
 
 Status TarCheck::check_link(const std::string& path, const std::string& target) {

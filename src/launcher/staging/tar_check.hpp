@@ -30,6 +30,7 @@ class TarCheck {
   Status take_member(char type, std::uint64_t size);
   Status check_path(const std::string& path, const char* what) const;
   Status check_link(const std::string& path, const std::string& target);
+  Status check_hard_link(const std::string& path, const std::string& target);
   bool leaves(const std::string& path, int depth_of_links) const;
 
   std::array<char, 512> header_{};
