@@ -96,13 +96,17 @@ TEST(ContainerRuntime, binds_for_charliecloud_over_folders_that_the_image_has) {
 
 TEST(ContainerRuntime, hands_ranks_their_variables_where_the_runtime_does_not) {
   programs = {"podman-hpc", "enroot"};
-  Words words = command(ImageKind::named, of_slurm(), host());
-  EXPECT_EQ(words[0], "/bin/podman-hpc");
-  EXPECT_TRUE(has(words, {"--env", "PMIX_RANK"}));
-  EXPECT_FALSE(has(words, {"--env", "HOME"}));
-  words = command(ImageKind::squashfs, of_slurm(), host());
-  EXPECT_EQ(words[0], "/bin/enroot");
-  EXPECT_TRUE(has(words, {"--env", "PMIX_RANK"}));
+  Environment of_rank = of_slurm();
+  const Words handed_on = {"PMIX_RANK", "EPOCHS", "http_proxy", "PYTHONUNBUFFERED"};
+  const Words of_image = {"HOME", "PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "CONDA_PREFIX", "BASH_FUNC_module%%", "A*"};
+  for (const Words* names : {&handed_on, &of_image})
+    for (const std::string& name : *names) of_rank.set(name, "1");
+  for (auto [kind, program] : {std::pair(ImageKind::named, "/bin/podman-hpc"), {ImageKind::squashfs, "/bin/enroot"}}) {
+    Words words = command(kind, of_rank, host());
+    EXPECT_EQ(words[0], program);
+    for (const std::string& name : handed_on) EXPECT_TRUE(has(words, {"--env", name})) << program << name;
+    for (const std::string& name : of_image) EXPECT_FALSE(has(words, {"--env", name})) << program << name;
+  }
 }
 
 TEST(ContainerRuntime, names_the_programs_that_would_do_where_none_is_there) {

@@ -22,16 +22,24 @@ struct ContainerRun {
   const HostView& host;
 };
 
-// The variables that ranks need. They are passed on by name if a runtime passes on no variables by itself. PATH and
-// similar variables must be those of the image.
-constexpr std::string_view handed_on[] = {"HOROVOD_", "PMIX_", "PMI_", "SLURM_", "OMPI_", "PALS_", "FLUX_",
-                                          "JSM_",     "LSB_",  "PBS_", "MPICH_", "NCCL_", "OMP_",  "CUDA_",
-                                          "ROCR_",    "HIP_",  "UCX_", "FI_",    "TORCH_"};
+// The variables that must be those of the image. If a runtime passes on no variables by itself, all others are passed
+// on by name, as other runtimes do: the same command line trains with the same values everywhere.
+constexpr std::string_view of_image[] = {"PATH",   "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT",        "HOME",
+                                         "SHELL",  "HOSTNAME",        "PWD",        "OLDPWD",          "SHLVL",
+                                         "_",      "PYTHONHOME",      "MANPATH",    "XDG_RUNTIME_DIR", "XDG_DATA_DIRS",
+                                         "TMPDIR", "VIRTUAL_ENV"};
+
+// Shells export functions under names that are none for a runtime.
+bool is_plain_name(std::string_view name) {
+  return name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") ==
+         std::string_view::npos;
+}
 
 WordList names_handed_on(const Environment& of_rank) {
   WordList names;
   for (const auto& [name, value] : of_rank.variables())
-    if (std::any_of(std::begin(handed_on), std::end(handed_on), [&](auto begin) { return name.starts_with(begin); }))
+    if (is_plain_name(name) && !name.starts_with("CONDA_") &&
+        std::find(std::begin(of_image), std::end(of_image), name) == std::end(of_image))
       names.push_back(name);
   return names;
 }
