@@ -282,6 +282,11 @@ class WrongCommandLines(LauncherTest):
                    for version in re.findall(rb"GLIBC_2\.(\d+)\0", pathlib.Path(path).read_bytes())]
         self.assertEqual(int(needed[1]), max(map(int, symbols)))
 
+    def test_tell_whether_checkpoints_find_their_library(self):
+        self.assertRegex(run("--check-build").stdout, r"\n    \[X\] HDF5( \d+\.\d+\.\d+)?,? ")
+        self.assertIn("\n    [ ] HDF5, for checkpoints (HOROVOD_HDF5 names a file of it)\n",
+                      run("--check-build", PATH="/nowhere", HOROVOD_HDF5="/nowhere/libhdf5.so").stdout)
+
     def test_tick_the_frameworks_whose_binding_is_there(self):
         with tempfile.TemporaryDirectory() as folder:
             for module in ("tensorflow", "torch", "mxnet", "horovod", "horovod/torch"):

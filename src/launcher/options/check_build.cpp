@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/reader.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/plugin.hpp"
@@ -37,7 +38,11 @@ Python ask_python(const Environment& environment) {
       "    try:\n"
       "        if m != 'torch': importlib.import_module('horovod.' + m)\n"
       "    except Exception: continue\n"
-      "    print(m, flush=True)\n";
+      "    print(m, flush=True)\n"
+      "import pathlib\n"
+      "h5py = u.find_spec('h5py') if there('h5py') else None\n"
+      "libraries = pathlib.Path(h5py.origin).parent.parent / 'h5py.libs' if h5py and h5py.origin else None\n"
+      "if libraries and list(libraries.glob('libhdf5-*.so*')): print('h5py')\n";
   int code = 0;
   std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
   auto python = posix::find_program("python", path, code);
@@ -80,6 +85,15 @@ std::string needed_glibc(const Environment& environment) {
   return newest.empty() ? "none" : newest + " or later (" + whose + ")";
 }
 
+// Checkpoints need HDF5. Where the loader finds none, ranks of Python take the copy that came with h5py.
+std::string hdf5_item(const Environment& environment, const Python& python) {
+  auto library = hdf5::library(environment);
+  if (library) return item(true, ("HDF5 " + (*library)->version + ", for checkpoints").c_str());
+  const bool has_copy = python.has("h5py");
+  return item(has_copy, has_copy ? "HDF5, the copy of h5py, for checkpoints of Python"
+                                 : "HDF5, for checkpoints (HOROVOD_HDF5 names a file of it)");
+}
+
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
@@ -96,6 +110,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
           item(has_plugin("hwloc", environment), "hwloc");
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
+  text += hdf5_item(environment, python);
   text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";
   if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";
   else if (!python.has("horovod"))
