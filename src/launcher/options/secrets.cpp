@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cctype>
 
+#include "launcher/options/secret_forms.hpp"
+
 namespace hvd::launcher {
 namespace {
 
-constexpr std::string_view hidden = "(not shown)";
-constexpr std::size_t least_length = 6;  // shorter values such as "1", "yes" or "none" appear in texts by chance
+constexpr std::string_view hidden = hidden_secret;
+// Shorter values such as "1" or "yes" appear in texts by chance. Those of up to five letters are taken out only as
+// whole words.
+constexpr std::size_t least_length = 4, least_length_in_words = 6;
 
 bool is_of_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
@@ -18,8 +22,36 @@ bool is_blank(char c) {
 }
 
 void replace_all(std::string& text, const std::string& what) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += hidden.size())
+  const bool as_word = what.size() < least_length_in_words;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos;) {
+    const std::size_t end = at + what.size();
+    if (as_word && ((at > 0 && is_of_name(text[at - 1])) || (end < text.size() && is_of_name(text[end])))) {
+      at = end;
+      continue;
+    }
     text.replace(at, what.size(), hidden);
+    at += hidden.size();
+  }
+}
+
+std::string in_capitals(std::string_view name) {
+  std::string upper(name);
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  return upper;
+}
+
+// True for values of settings that are no secrets whatever their name: MAX_TOKENS=2048, TOKENIZERS_PARALLELISM=false.
+bool is_everyday(std::string_view value) {
+  constexpr std::string_view words[] = {"NONE", "TRUE", "FALSE", "NULL", "AUTO"};
+  if (value.size() >= least_length_in_words) return false;
+  return value.find_first_not_of("0123456789.") == std::string_view::npos ||
+         std::ranges::find(words, in_capitals(value)) != std::end(words);
+}
+
+// PWD is the working directory of a shell, but a password in "Server=db;Pwd=…".
+bool is_password(std::string_view name, std::string_view value) {
+  return in_capitals(name) == "PWD" && !value.empty() &&
+         std::string_view("/~.$").find(value.front()) == std::string::npos;
 }
 
 // scheme://user:password@host
@@ -51,7 +83,8 @@ void hide_named_values(std::string& line) {
     std::size_t begin = at;
     while (at < line.size() && is_of_name(line[at])) ++at;
     std::string_view name = std::string_view(line).substr(begin, at - begin);
-    if (!names_a_secret(name)) continue;
+    const bool may_be_password = in_capitals(name) == "PWD";
+    if (!names_a_secret(name) && !may_be_password) continue;
     std::size_t after = at;
     if (after < line.size() && (line[after] == '"' || line[after] == '\'')) ++after;
     while (after < line.size() && is_blank(line[after])) ++after;
@@ -62,6 +95,7 @@ void hide_named_values(std::string& line) {
     if (is_assigned) ++after;
     while (after < line.size() && is_blank(line[after])) ++after;
     if (after >= line.size() || line[after] == '{' || line[after] == '[') continue;
+    if (may_be_password && !is_password(name, std::string_view(line).substr(after))) continue;
     line.replace(after, end_of_value(line, after, is_rest_of_line) - after, hidden);
     at = after + hidden.size();
   }
@@ -70,18 +104,23 @@ void hide_named_values(std::string& line) {
 }  // namespace
 
 bool names_a_secret(std::string_view name) {
-  std::string upper(name);
-  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  const std::string upper = in_capitals(name);
+  constexpr std::string_view words[] = {"PAT", "CRED", "CREDS", "SIG", "PSK"};  // as PATH and SIGTERM are no secrets
   constexpr std::string_view parts[] = {"KEY",  "TOKEN",  "SECRET",  "PASS",      "PWD",    "CREDENTIAL",
                                         "AUTH", "COOKIE", "PRIVATE", "SIGNATURE", "BEARER", "JWT"};
   if (upper == "PWD" || upper == "OLDPWD") return false;  // PWD is the working directory, no password
+  for (std::size_t at = 0; at < upper.size();) {
+    const std::size_t end = std::min(upper.find_first_of("_-.", at), upper.size());
+    if (std::ranges::find(words, std::string_view(upper).substr(at, end - at)) != std::end(words)) return true;
+    at = end + 1;
+  }
   return std::any_of(std::begin(parts), std::end(parts),
                      [&](std::string_view part) { return upper.find(part) != std::string::npos; });
 }
 
 Secrets::Secrets(const Environment& environment) {
   for (const auto& [name, value] : environment.variables())
-    if (names_a_secret(name) && value.size() >= least_length) values_.push_back(value);
+    if (names_a_secret(name) && value.size() >= least_length && !is_everyday(value)) values_.push_back(value);
   // Longer values are removed first, because one secret may be the beginning of another.
   std::sort(values_.begin(), values_.end(),
             [](const auto& one, const auto& other) { return one.size() > other.size(); });
@@ -90,6 +129,7 @@ Secrets::Secrets(const Environment& environment) {
 std::string Secrets::taken_out_of(std::string_view text) const {
   std::string whole(text);
   for (const std::string& value : values_) replace_all(whole, value);
+  hide_private_keys(whole);
   std::string result;
   for (std::string_view rest = whole; !rest.empty();) {
     std::string line(rest.substr(0, rest.find('\n')));
@@ -97,6 +137,7 @@ std::string Secrets::taken_out_of(std::string_view text) const {
     rest.remove_prefix(line.size() + (has_end ? 1 : 0));
     hide_users_of_addresses(line);
     hide_named_values(line);
+    hide_known_forms(line);
     result += line + (has_end ? "\n" : "");
   }
   return result;

@@ -1,6 +1,6 @@
 #pragma once
 // Removes secrets (keys, tokens and passwords) from texts that users give to others. A secret is recognised by its
-// name.
+// name, or by its own form (secret_forms.hpp).
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +18,7 @@ class Secrets {
   explicit Secrets(const Environment& environment);
 
   // Returns the text without secrets. It also removes the values in "NAME=value", "name: value" and "--name value" if
-  // the name is that of a secret, and users and passwords in addresses.
+  // the name is that of a secret, users and passwords in addresses, and what has the form of a secret.
   std::string taken_out_of(std::string_view text) const;
 
  private:
