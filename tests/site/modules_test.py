@@ -123,6 +123,32 @@ class WithATool:
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual(done.stdout.count("1.0.0 works"), 2, done.stdout)
 
+    def test_switch_to_another_version_and_back_leaves_nothing(self):
+        """The other version is a copy of the files that a modulefile looks for."""
+        tree = prefix.folder / "switched"
+        shutil.rmtree(tree, ignore_errors=True)
+        for version in ("0.1.0", "0.2.0"):
+            place = tree / version
+            (place / "bin").mkdir(parents=True)
+            shutil.copy(prefix.path / "bin" / "horovodrun", place / "bin")
+            shutil.copytree(prefix.path / "share" / "bash-completion", place / "share" / "bash-completion")
+            files = place / "share" / "modulefiles" / "horovod"
+            files.mkdir(parents=True)
+            for file in (prefix.modulefiles / "horovod").iterdir():
+                if file.name in (VERSION, f"{VERSION}.lua"):
+                    (files / file.name.replace(VERSION, version)).write_text(file.read_text().replace(VERSION, version))
+        for before in ({}, {"XDG_DATA_DIRS": "/mine"}):
+            self.succeeds(SNAPSHOT + f"""
+                module load horovod/0.1.0; module unload horovod/0.1.0
+                snapshot '{tree}/before'
+                module load horovod/0.1.0
+                module switch horovod/0.1.0 horovod/0.2.0
+                test "${{XDG_DATA_DIRS%%:*}}" = '{tree}/0.2.0/share'
+                module unload horovod/0.2.0
+                snapshot '{tree}/after'
+                cmp '{tree}/before' '{tree}/after'""", **before,
+                          MODULEPATH=":".join(f"{tree}/{v}/share/modulefiles" for v in ("0.1.0", "0.2.0")))
+
     def test_help_and_whatis_tell_what_it_is(self):
         self.assertIn("horovodrun -np 4 python train.py", self.succeeds("module help horovod 2>&1"))
         self.assertIn("distributed training", self.succeeds("module whatis horovod 2>&1"))
