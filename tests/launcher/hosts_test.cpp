@@ -38,7 +38,7 @@ TEST(Hosts, that_begin_with_a_dash_are_refused) {
 
 TEST(Hosts, that_are_malformed_are_refused_by_name) {
   for (const char* text : {"", "h1", "h1:", "h1:-1", "h1:x", "h1:2,", "h 1:2", "h1:2;h2:2", ":2", "fd77::1:2",
-                           "[fd77::1]", "[fd77::1:2", "[h1]x:2", "[]:2"}) {
+                           "[fd77::1]", "[fd77::1:2", "[h1]x:2", "[]:2", "h1:2147483647,h2:2147483647"}) {
     auto hosts = parse_hosts(text);
     ASSERT_FALSE(hosts) << text;
     EXPECT_NE(hosts.error().message.find("name:slots"), std::string::npos);

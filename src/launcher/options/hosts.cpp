@@ -28,9 +28,11 @@ std::optional<std::string> read_host(std::string text) {
   return address ? std::optional(address->host()) : std::nullopt;
 }
 
+// More slots than any host has are refused, so that sums of them do not overflow.
 std::optional<int> parse_slots(std::string_view text) {
+  constexpr int most = 1'000'000;
   auto slots = number_in<int>(text);
-  return slots && *slots >= 0 ? slots : std::nullopt;
+  return slots && *slots >= 0 && *slots <= most ? slots : std::nullopt;
 }
 
 // Compares names as the network does: capitals do not matter, and a dot at the end does not matter.
