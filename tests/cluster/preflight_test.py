@@ -187,6 +187,12 @@ class Faults(Preflight):
     def test_probe_that_stops(self):
         self.assert_named(self.found(script="(sleep 0.3; kill -STOP $$) &"), "start")
 
+    def test_two_nodes_that_do_not_reach_each_other(self):
+        ways = ("10.77.0.2/32", "fd77::2/128")
+        on(SICK, "; ".join(f"ip route add blackhole {way}" for way in ways))
+        self.addCleanup(on, SICK, "; ".join(f"ip route del blackhole {way}" for way in ways))
+        self.assert_named(self.found(), "links", "none to n2, though both reach other nodes")
+
     def test_node_without_a_network(self):
         subprocess.run([NODES, "cut", SICK], check=True)
         self.addCleanup(subprocess.run, [NODES, "mend", SICK], check=True)
