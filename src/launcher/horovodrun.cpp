@@ -1,7 +1,4 @@
 // horovodrun: starts N copies of a program as the ranks of one job.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -36,10 +33,10 @@
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/file_descriptor.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/signals.hpp"
+#include "native/posix/text_file.hpp"
 
 namespace {
 
@@ -59,19 +56,9 @@ Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-Result<std::string> read_file(const std::string& path) {
-  posix::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  ssize_t count = file ? 0 : -1;
-  for (char chunk[4096]; file && (count = ::read(file.get(), chunk, sizeof chunk)) > 0;)
-    text.append(chunk, static_cast<std::size_t>(count));
-  if (count < 0) return system_error("the file " + path + " cannot be read", errno);
-  return text;
-}
-
 Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
   if (!flags.has("hostfile")) return launcher::parse_hosts(flags.get("hosts"));
-  auto text = read_file(flags.get("hostfile"));
+  auto text = posix::read_text(flags.get("hostfile"));
   if (!text) return misuse("--hostfile: " + text.error().message);
   return launcher::parse_host_file(*text, flags.get("hostfile"));
 }
@@ -79,7 +66,7 @@ Result<std::vector<launcher::HostSlots>> read_hosts(const Flags& flags) {
 Result<std::string> job_script(const Flags& flags) {
   std::string file = flags.get("script_site");
   if (file.find('/') == std::string::npos) return launcher::job_script(flags, std::nullopt);
-  auto text = read_file(file);
+  auto text = posix::read_text(file);
   if (!text) return misuse("--site: " + text.error().message);
   return launcher::job_script(flags, *text);
 }
@@ -88,7 +75,7 @@ Result<Flags> read_flags(int count, char** arguments) {
   auto flags = launcher::parse_flags({arguments + 1, static_cast<std::size_t>(count - 1)});
   if (!flags || !flags->has("config_file")) return flags;
   std::string path = flags->get("config_file");
-  auto text = read_file(path);
+  auto text = posix::read_text(path);
   if (!text) return identified(misuse("--config-file: " + text.error().message), "HVD1002");
   if (auto applied = launcher::apply_config_file(*flags, *text, path); !applied)
     return identified(std::move(applied.error()), "HVD1002");

@@ -1,18 +1,24 @@
 #include "native/posix/text_file.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
-#include <fstream>
-#include <sstream>
-#include <utility>
+
+#include "native/posix/file_descriptor.hpp"
 
 namespace hvd::posix {
 
 Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return system_error("the file " + path + " cannot be read", errno == 0 ? ENODATA : errno);
-  return std::move(text).str();
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  ssize_t count = file ? 0 : -1;
+  for (char chunk[4096]; file && (count = ::read(file.get(), chunk, sizeof chunk)) != 0;) {
+    if (count > 0) text.append(chunk, static_cast<std::size_t>(count));
+    else if (errno != EINTR) break;
+  }
+  if (count < 0) return system_error("the file " + path + " cannot be read", errno);
+  return text;
 }
 
 }  // namespace hvd::posix

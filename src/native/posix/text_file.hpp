@@ -6,7 +6,7 @@
 
 namespace hvd::posix {
 
-// Fails if the file cannot be read, and if it is empty.
+// Fails if the file cannot be read. An empty file has an empty text.
 Result<std::string> read_text(const std::string& path);
 
 }  // namespace hvd::posix
