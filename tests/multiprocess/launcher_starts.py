@@ -190,6 +190,17 @@ class Ranks(LauncherTest):
             self.finish(job, 0)
             self.assertEqual(job.errors, b"")
 
+    @unittest.skipUnless(PMIX_CLIENT, "built without PMIx")
+    def test_meet_over_pmix_on_a_host_with_the_longest_name(self):
+        apart = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), "--uts"]
+        if subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("a host name of one's own needs a namespace")
+        for letters in (48, 49, 64):
+            result = subprocess.run([*apart, "sh", "-c", 'hostname "$0" && exec "$@"', "a" * letters, HOROVODRUN, "-np",
+                                     "2", PMIX_CLIENT, "meet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), letters)
+
     def test_meet_without_any_plugin_and_are_told_once(self):
         with tempfile.TemporaryDirectory() as folder:
             program = shutil.copy(HOROVODRUN, folder)

@@ -4,6 +4,8 @@
 #include <pmix_server.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -139,6 +141,15 @@ pmix_server_module_t make_module() {
   return module;
 }
 
+// Returns the name of this host for the library. It copies the letters that a name begins with into a buffer of 50
+// bytes (4.2.2, pmix_preg_base_generate_node_regex), however many there are. Ranks of one host need any name.
+std::string name_for_library(const std::string& host) {
+  constexpr std::size_t most_letters = 48;
+  const auto letters =
+      std::find_if(host.begin(), host.end(), [](unsigned char letter) { return !std::isalpha(letter); });
+  return static_cast<std::size_t>(letters - host.begin()) > most_letters ? host.substr(0, most_letters) : host;
+}
+
 class LibraryServer : public Server {
  public:
   // The library's server is not ended here. It ends with the process; the caller removes the folder with its files.
@@ -151,6 +162,7 @@ class LibraryServer : public Server {
 
   Status start(ServerOptions options) override {
     options_ = std::move(options);
+    options_.host = name_for_library(options_.host);
     set_abort_receiver(options_.on_abort);
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
     // Keeps values in the server's memory and not in files. A killed server would leave the files behind, and their
@@ -159,6 +171,7 @@ class LibraryServer : public Server {
     InfoList init;
     init.add(PMIX_SERVER_TMPDIR, options_.folder);
     init.add(PMIX_SYSTEM_TMPDIR, options_.folder);
+    init.add(PMIX_HOSTNAME, options_.host);  // so that the library knows it as its own
     static pmix_server_module_t module = make_module();
     if (auto status = PMIx_server_init(&module, init.data(), init.size()); status != PMIX_SUCCESS)
       return refused("PMIx_server_init", status);
