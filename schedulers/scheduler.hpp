@@ -42,6 +42,7 @@ struct Sources {
   // The scheduler itself must be asked. The values that the job got at its start may be out of date, for example after
   // a suspension.
   bool asks_anew = false;
+  std::string host{};  // the name of this host
 };
 
 // How a job is requeued. Some schedulers need a command, others an exit code of the job.

@@ -2,6 +2,7 @@
 // Finds the scheduler whose job this process is in.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "schedulers/scheduler.hpp"
 
@@ -11,9 +12,12 @@ struct Around {
   std::string key;  // the scheduler's name in the registry: "slurm"
   std::shared_ptr<const Scheduler> scheduler;
   std::string evidence;  // what shows that there is a job: "SLURM_JOB_ID=17"
+  // Schedulers whose variables are set, too, and why they do not count: "PBS (PBS_JOBID=3): its hosts are not known"
+  std::vector<std::string> passed_over{};
   bool is_a_job() const { return key != "local"; }
 };
-// Returns the innermost scheduler; "local" if there is none.
-Around scheduler_around(const Environment& environment);
+// Returns the innermost scheduler; "local" if there is none. A job starts with the variables of the shell or job that
+// submitted it, so those of another scheduler may be set, too. Then the job counts whose hosts contain this host.
+Around scheduler_around(const Sources& sources);
 
 }  // namespace hvd::schedulers

@@ -13,6 +13,7 @@
 #include "base/comma_list.hpp"
 #include "base/log.hpp"
 #include "native/posix/ask_program.hpp"
+#include "native/posix/host_identity.hpp"
 #include "native/posix/signal_catcher.hpp"
 #include "native/posix/signals.hpp"
 #include "native/posix/text_file.hpp"
@@ -43,15 +44,16 @@ Result<std::vector<int>> signals_in(const std::string& list) {
 
 std::optional<std::chrono::seconds> time_left(const Environment& environment, bool anew) {
   using namespace std::chrono;
-  const schedulers::Around around = schedulers::scheduler_around(environment);
+  const schedulers::Sources sources{
+      .environment = environment,
+      .read_file = &posix::read_text,
+      .ask = [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(5), false); },
+      .has_program = [](const std::string&) { return false; },
+      .now_s = duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
+      .asks_anew = anew,
+      .host = posix::host_name()};
+  const schedulers::Around around = schedulers::scheduler_around(sources);
   if (!around.is_a_job()) return std::nullopt;
-  schedulers::Sources sources{
-      environment,
-      &posix::read_text,
-      [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(5), false); },
-      [](const std::string&) { return false; },
-      duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
-      anew};
   auto left = around.scheduler->time_left(sources);
   return left ? std::optional(std::min<seconds>(*left, hours(24 * 3650))) : std::nullopt;
 }

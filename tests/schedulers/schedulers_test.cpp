@@ -30,7 +30,7 @@ std::string text_of(const Allocation& allocation) {
 TEST(Schedulers, read_hosts_and_time_of_captured_jobs) {
   for (const CapturedJob& job : captured_jobs()) {
     Environment environment(job.variables);
-    Around around = scheduler_around(environment);
+    Around around = scheduler_around(sources_of(job, environment));
     EXPECT_EQ(around.key, job.key) << job.expected;
     auto allocation = around.scheduler->allocation(sources_of(job, environment));
     ASSERT_TRUE(allocation) << job.expected << ": " << allocation.error().message;
@@ -54,8 +54,9 @@ TEST(Schedulers, have_a_captured_job_each_and_tell_how_to_ask_for_slots) {
 
 TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
   auto requeue = [](Texts variables) {
-    Environment environment(std::move(variables));
-    return scheduler_around(environment).scheduler->requeue(environment);
+    const CapturedJob job{"", std::move(variables)};
+    Environment environment(job.variables);
+    return scheduler_around(sources_of(job, environment)).scheduler->requeue(environment);
   };
   using Words = std::vector<std::string>;
   EXPECT_EQ(requeue({{"SLURM_JOB_ID", "19"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}}).command,
@@ -65,9 +66,49 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
   EXPECT_EQ(requeue({{"JOB_ID", "5"}, {"SGE_TASK_ID", "undefined"}}).exit_code, 99);
 }
 
+Result<Allocation> allocation_of(const CapturedJob& job, const Environment& environment) {
+  const Sources sources = sources_of(job, environment);
+  return scheduler_around(sources).scheduler->allocation(sources);
+}
+
+// Returns the schedulers of a process on the host n1 as "slurm, not PBS (PBS_JOBID=3): …".
+std::string chosen_of(const std::vector<Texts>& variables, Texts files = {}) {
+  CapturedJob job{.key = "", .variables = {}, .files = std::move(files)};
+  for (const Texts& each : variables) job.variables.insert(each.begin(), each.end());
+  Environment environment(job.variables);
+  Sources sources = sources_of(job, environment);
+  sources.host = "n1.site";
+  Around around = scheduler_around(sources);
+  for (const std::string& other : around.passed_over) around.key += ", not " + other;
+  return around.key;
+}
+
+TEST(Schedulers, of_several_the_one_whose_job_has_this_host_counts) {
+  const Texts here = {{"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NODELIST", "n[1-2]"}};
+  const Texts elsewhere = {{"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NODELIST", "m[1-2]"}};
+  const Texts pbs = {{"PBS_JOBID", "3"}}, lsf = {{"LSB_JOBID", "12"}}, sge = {{"JOB_ID", "4"}, {"SGE_TASK_ID", "1"}};
+  const Texts node_file = {{"PBS_NODEFILE", "/aux/3"}}, lsf_here = {{"LSB_MCPU_HOSTS", "n2 8 n1 8"}};
+  for (const Texts& slurm : {here, elsewhere}) {  // elsewhere: salloc on a login node
+    EXPECT_EQ(chosen_of({slurm, pbs}), "slurm, not PBS (PBS_JOBID=3): its hosts are not known");
+    EXPECT_EQ(chosen_of({slurm, lsf}), "slurm, not LSF (LSB_JOBID=12): its hosts are not known");
+    EXPECT_EQ(chosen_of({slurm, lsf, {{"LSB_MCPU_HOSTS", "old1 8 old2 8"}}}),
+              "slurm, not LSF (LSB_JOBID=12): its hosts are others");
+    EXPECT_EQ(chosen_of({slurm, sge}),
+              "slurm, not Grid Engine (JOB_ID=4 and SGE_TASK_ID are set): its hosts are others");
+    EXPECT_EQ(chosen_of({slurm, pbs, node_file}), "slurm, not PBS (PBS_JOBID=3): its hosts are not known");
+    EXPECT_EQ(chosen_of({slurm, {{"FLUX_URI", "local:///"}}}), "flux");
+  }
+  EXPECT_EQ(chosen_of({elsewhere, pbs, node_file}, {{"/aux/3", "n1\nn1\n"}}),
+            "pbs, not Slurm (SLURM_JOB_ID=17): its hosts are others");
+  EXPECT_EQ(chosen_of({elsewhere, lsf, lsf_here}), "lsf, not Slurm (SLURM_JOB_ID=17): its hosts are others");
+  EXPECT_EQ(chosen_of({here, lsf, lsf_here}), "slurm, not LSF (LSB_JOBID=12): this host is in both jobs");
+  EXPECT_EQ(chosen_of({{{"SLURM_JOB_ID", "17"}}, pbs, node_file}, {{"/aux/3", "m1\n"}}),
+            "pbs, not Slurm (SLURM_JOB_ID=17): its hosts are not known");
+}
+
 std::string error_of(CapturedJob job) {
   Environment environment(job.variables);
-  auto allocation = scheduler_around(environment).scheduler->allocation(sources_of(job, environment));
+  auto allocation = allocation_of(job, environment);
   return allocation ? "none: " + text_of(*allocation) : allocation.error().message;
 }
 
@@ -117,7 +158,7 @@ TEST(Schedulers, name_what_lies_or_is_cut_off) {
 
 std::vector<std::string> contradictions_of(const CapturedJob& job) {
   Environment environment(job.variables);
-  auto allocation = scheduler_around(environment).scheduler->allocation(sources_of(job, environment));
+  auto allocation = allocation_of(job, environment);
   EXPECT_TRUE(allocation) << allocation.error().message;
   return allocation ? allocation->contradictions : std::vector<std::string>{};
 }
@@ -190,7 +231,7 @@ TEST(Schedulers, survive_damaged_jobs_with_hosts_or_a_named_error) {
         for (auto& [name, text] : *texts)
           if (random() % 2 == 0) text = damaged(text, random);
       Environment environment(job.variables);
-      auto scheduler = scheduler_around(environment).scheduler;
+      auto scheduler = scheduler_around(sources_of(job, environment)).scheduler;
       Sources sources = sources_of(job, environment);
       (void)scheduler->time_left(sources);
       (void)scheduler->requeue(environment);

@@ -41,6 +41,7 @@ std::string scheduler(const JobAround& around) {
                                           ", since " + around.evidence());
   text +=
       more((found ? "" : "its hosts are not known: ") + around.description() + (found ? ", by " + found->source : ""));
+  for (const std::string& other : around.passed_over()) text += more("not " + other);
   if (found && !found->launch_host.empty()) text += more("no rank goes to the launch node " + found->launch_host);
   if (found)
     for (const std::string& contradiction : found->contradictions) text += more("contradiction: " + contradiction);

@@ -73,7 +73,7 @@ std::vector<int> proportional(int ranks, const std::vector<int>& weights) {
 }  // namespace
 
 JobAround::JobAround(const Environment& environment)
-    : environment_(environment), around_(schedulers::scheduler_around(environment)) {}
+    : environment_(environment), around_(schedulers::scheduler_around(sources())) {}
 
 schedulers::Sources JobAround::sources() const {
   using namespace std::chrono;
@@ -87,9 +87,12 @@ schedulers::Sources JobAround::sources() const {
     command[0] = *program;
     return posix::answer_of(command, seconds(20), false);
   };
-  return {environment_, &posix::read_text, ask,
-          [find](const std::string& program) { return find(program).has_value(); },
-          duration_cast<seconds>(system_clock::now().time_since_epoch()).count()};
+  return {.environment = environment_,
+          .read_file = &posix::read_text,
+          .ask = ask,
+          .has_program = [find](const std::string& program) { return find(program).has_value(); },
+          .now_s = duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
+          .host = posix::host_name()};
 }
 
 const Result<schedulers::Allocation>& JobAround::allocation() const {

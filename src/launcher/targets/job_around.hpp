@@ -20,6 +20,7 @@ class JobAround {
   bool is_of(const std::string& scheduler) const { return around_.key == scheduler; }
   const schedulers::Scheduler& scheduler() const { return *around_.scheduler; }
   const std::string& evidence() const { return around_.evidence; }
+  const std::vector<std::string>& passed_over() const { return around_.passed_over; }
   // The hosts are read at the first call, because the scheduler may have to be asked.
   const Result<schedulers::Allocation>& allocation() const;
   std::optional<std::chrono::seconds> time_left() const;

@@ -47,7 +47,7 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
   const std::string number = job.number();
   const std::string counter = counter_of(how, number);
   // SLURM_RESTART_COUNT is not set before the job was put back once
-  const bool is_counted = environment.has("SLURM_JOB_ID");
+  const bool is_counted = job.is_of("slurm");
   const int times = is_counted ? environment.number("SLURM_RESTART_COUNT").value_or(0) : times_in(counter);
   if (times >= how.most)
     return left("it has been put back " + std::to_string(times) + " times, and --max-requeues allows " +

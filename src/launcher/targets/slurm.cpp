@@ -24,8 +24,7 @@ bool is_shell_of_a_person(const Environment& environment) {
 
 std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
-  std::string job = environment.get("SLURM_JOB_ID").value_or("");
-  if (job.empty() || request.flags.is_set("use_gloo")) return std::nullopt;
+  if (!request.around.is_of("slurm") || request.flags.is_set("use_gloo")) return std::nullopt;
   // If several tasks of a step run horovodrun, each starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
       launch && launch->size > 1 && !is_shell_of_a_person(environment))
@@ -37,7 +36,7 @@ std::optional<std::string> applies(const JobRequest& request) {
         return is_this_machine(host.host, own) && host.host != own.name;
       }))
     return std::nullopt;  // the user asked for localhost
-  return "SLURM_JOB_ID=" + job + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
+  return request.around.evidence() + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
 }
 
 // What is installed on the nodes of the ranks. One node answers for all: this one, or a node that a login node asks.
