@@ -153,6 +153,7 @@ Status put_lists(Values& values, const Site& site, const ScriptRequest& request,
     for (const std::string& flag : found->second) flags += " " + flag;
   for (const std::string& word : request.horovodrun_flags) flags += " " + quoted(word);
   values["launcher_flags"] = {flags};
+  if (flags.find(" --mpi") == std::string::npos) values["asks_for_mpi"] = {"yes"};
   for (const std::string& module : request.modules) values["module"].push_back(module);
   for (const auto& [name, value] : request.variables) values["export"].push_back(name + "=" + quoted(value));
   std::string command;

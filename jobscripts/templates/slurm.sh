@@ -39,8 +39,12 @@
 
 %include environment
 
-# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly.
-launch=(srun --ntasks-per-node={{ranks_per_node}} --kill-on-bad-exit=1{{launcher_flags}})
+# Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly. The
+# ranks get this script's variables, also after `sbatch --export=NONE`, which srun would take for its own option.
+launch=(srun --export=ALL --ntasks-per-node={{ranks_per_node}} --kill-on-bad-exit=1{{launcher_flags}})
+%if asks_for_mpi
+%include mpi_of_srun
+%end
 %if gpus_per_node
 launch+=(--gpu-bind=none)
 %end

@@ -135,6 +135,46 @@ class InAJobOfSlurm(SchedulersTest):
             self.assertRegex(text, rf"put back into the queue by `scontrol requeue \d+_{task}`")
             self.assertEqual(text.count("<stdout>:rank"), 2, text)
 
+    def test_ranks_get_the_variables_of_a_job_that_was_submitted_without_any(self):
+        output = os.path.join(self.folder, "output")
+        script = self.script(f"export MINE=x PATH={self.folder}:/usr/bin:/bin",
+                             f"{HOROVODRUN} --fusion-threshold-mb 7 sh -c 'echo $HOROVOD_FUSION_THRESHOLD $MINE $PATH'")
+        for export in ("NONE", "HOME"):
+            result = command(NODES, "on", "login", "sbatch", "--quiet", "--wait", f"--export={export}", "-N2", "-n2",
+                             "-o", output, script)
+            with open(output, encoding="utf-8") as file:
+                text = file.read() + result.stdout
+            for rank in range(2):
+                self.assertIn(f"[{rank}]<stdout>:7340032 x {self.folder}:/usr/bin:/bin\n", text)
+
+    def test_the_variables_of_another_scheduler_do_not_count(self):
+        """SchedMD's spank_pbs sets PBS_JOBID; others come from the shell that submitted the job."""
+        for login, variables in (("login", {"PBS_JOBID": "3", "PBS_NODENUM": "0"}), ("n1", {"LSB_JOBID": "12"}),
+                                 ("n1", {"LSB_JOBID": "12", "LSB_MCPU_HOSTS": "old1 8 old2 8"}),
+                                 ("login", {"JOB_ID": "12", "SGE_TASK_ID": "undefined"})):
+            others = [f"{name}={value}" for name, value in variables.items()]
+            result = command(NODES, "on", login, "salloc", "--quiet", "-N2", "-n4", "-w", "n[1-2]", "env", *others,
+                             "sh", "-c", f"{HOROVODRUN} sh -c 'echo rank $SLURM_PROCID of $SLURM_STEP_NUM_TASKS'; "
+                             f"{HOROVODRUN} --explain true")
+            for rank in range(4):
+                self.assertIn(f"[{rank}]<stdout>:rank {rank} of 4\n", result.stdout)
+            self.assertRegex(result.stdout, r"scheduler +Slurm, job \d+, .*\n.*\n +not (PBS|LSF|Grid Engine) \(")
+            self.assertRegex(result.stdout, r"put back into the queue by `scontrol requeue \d+`")
+
+    def test_two_horovodruns_run_at_once_if_each_has_its_share(self):
+        """Each waits for a file of the other's ranks, so that one after the other would not do."""
+        both = os.path.join(self.folder, "both")
+        meet = f"touch {both}.$0.$SLURM_PROCID; until [ $(ls {both}.* | wc -l) = 4 ]; do sleep 0.05; done; echo met"
+        run = f"timeout 60 {HOROVODRUN} -np 2 --share cores=1 sh -c '{meet}'"
+        result = self.in_allocation(("-N2", "-n4", "--ntasks-per-node=2"), "sh", "-c", f"{run} a & {run} b & wait")
+        self.assertEqual(result.stdout.count("<stdout>:met"), 4, result.stdout)
+        # Without a share the second one waits for the end of the first, and horovodrun tells why.
+        told = os.path.join(self.folder, "told")
+        first = f"{HOROVODRUN} -np 2 sh -c 'touch {told}; until grep -q -e --share {told}; do sleep 0.05; done'"
+        second = f"until [ -e {told} ]; do sleep 0.05; done; {HOROVODRUN} -np 2 echo second 2>{told}"
+        result = self.in_allocation(("-N2", "-n4", "--ntasks-per-node=2"), "sh", "-c", f"{first} & {second}; wait")
+        self.assertEqual(result.stdout.count("<stdout>:second"), 2, result.stdout)
+
     def test_the_time_that_is_left_is_told(self):
         result = self.in_allocation(("-n1", "-t", "10"), HOROVODRUN, "--explain", "true")
         self.assertRegex(result.stdout, r"it ends in 0:(09:\d\d|10:00) at the latest")

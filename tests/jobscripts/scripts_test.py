@@ -124,11 +124,28 @@ class JobScripts(unittest.TestCase):
         self.assertEqual(written.returncode, 0, written.stderr)
         self.assertNotIn("/data", written.stdout)
 
+    def test_ranks_of_srun_get_all_variables_and_a_way_to_meet(self):
+        self.stand_in("srun", 'if [ "$1" = --mpi=list ]; then printf "MPI plugin types are...\\n\\t%s\\n" $SERVED >&2; '
+                              'else printf "%s\\n" "$@"; fi')
+        self.stand_in("scontrol", 'printf "MpiDefault              = %s\\nMpiParams = none\\n" $DEFAULT')
+        self.stand_in("horovodrun", 'echo "$CAN"')
+        written = script("slurm", "--ranks-per-node", "1", "--time", "1h").stdout
+        can, all_of_them = "pmix can be used", "none pmi2 pmix pmix_v4"
+        for default, served, answer, more, wanted in (
+                ("none", all_of_them, can, {}, ["--mpi=pmix"]), ("none", all_of_them, "no libpmix", {}, ["--mpi=pmi2"]),
+                ("none", "none pmix_v4", can, {}, []), ("pmix", all_of_them, can, {}, []),
+                ("none", all_of_them, can, {"HOROVOD_SHARED_DIR": "/shared"}, []),
+                ("none", all_of_them, can, {"SLURM_MPI_TYPE": "pmix_v4"}, [])):
+            done = self.run_script(written, DEFAULT=default, SERVED=served, CAN=answer, **more)
+            words = done.stdout.splitlines()
+            self.assertIn("--export=ALL", words, done.stderr)
+            self.assertEqual([word for word in words if word.startswith("--mpi")], wanted, (default, served, answer))
+
     def test_a_warned_job_goes_back_into_the_queue(self):
         """The scheduler's SIGUSR1 reaches the ranks. If they end with 75, the job is put back into the queue."""
         # The signal is sent again and again, because the first ones may come before the script has started the ranks.
         self.stand_in("srun", "trap 'echo told >>ranks; exit 75' USR1\nwhile kill -USR1 $PPID; do sleep 0.1; done")
-        self.stand_in("scontrol", 'echo "$@" >>requeued')
+        self.stand_in("scontrol", '[ "$1" != requeue ] || echo "$@" >>requeued')
         written = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout
         done = self.run_script(written, SLURM_JOB_ID="77")
         self.assertEqual(((self.folder / "ranks").read_text(), (self.folder / "requeued").read_text()),
@@ -147,7 +164,7 @@ class JobScripts(unittest.TestCase):
         for flags, launcher, command in ((["slurm"], "srun", "scontrol"), (["pbs", "--cpus-per-rank", "1"],
                                                                            "horovodrun", "qrerun")):
             self.stand_in(launcher, "exit 75")
-            self.stand_in(command, "echo not allowed here >&2; exit 1")
+            self.stand_in(command, '[ "$1" = show ] || echo not allowed here >&2; exit 1')
             written = script(*flags, "--ranks-per-node", "1", "--time", "1h", "--requeue").stdout
             done = self.run_script(written, SLURM_JOB_ID="77", PBS_JOBID="77", PBS_O_WORKDIR=str(self.folder))
             self.assertEqual((done.returncode, done.stderr), (75, "not allowed here\n"))

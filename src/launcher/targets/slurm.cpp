@@ -17,6 +17,9 @@ namespace {
 using schedulers::SlurmComponent;
 
 // True for the one task of `srun -n 4 --pty bash` that has a terminal. The shells in the other tasks read the end of
+// In a job of `sbatch --export=NONE` (or of a list of variables), srun would take sbatch's option for its own.
+constexpr const char* all_variables = "--export=ALL";
+
 // their input and end.
 bool is_shell_of_a_person(const Environment& environment) {
   return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
@@ -50,9 +53,9 @@ OnNodes ask_nodes(const Environment& environment) {
   OnNodes nodes;
   if (auto program = program_on_other_hosts(environment)) nodes.horovodrun = *program;
   if (!environment.has("SLURMD_NODENAME") && !nodes.horovodrun.empty()) {
-    std::string answer = posix::answer_of(
-        {"srun", "-N1", "-n1", "--overlap", "--mpi=none", "--quiet", nodes.horovodrun, pmix_question_flag},
-        std::chrono::seconds(20), /*also_errors=*/false);
+    std::string answer = posix::answer_of({"srun", "-N1", "-n1", "--overlap", all_variables, "--mpi=none", "--quiet",
+                                           nodes.horovodrun, pmix_question_flag},
+                                          std::chrono::seconds(20), /*also_errors=*/false);
     if (!answer.empty()) {
       nodes.can_use_pmix = answer.starts_with(pmix_answer);
       nodes.why_no_pmix = answer.substr(0, answer.find('\n'));
@@ -190,8 +193,8 @@ Result<JobOptions> plan(const JobRequest& request) {
   for (const SlurmComponent& component : components) {
     if (component.ranks == 0) continue;
     bool is_first = site.command.empty();
-    add({is_first ? "srun" : ":", "--mpi=" + mpi.name, "--label", "--kill-on-bad-exit=1", "--quit-on-interrupt",
-         is_first ? "--input=0" : "--input=none"});
+    add({is_first ? "srun" : ":", "--mpi=" + mpi.name, all_variables, "--label", "--kill-on-bad-exit=1",
+         "--quit-on-interrupt", is_first ? "--input=0" : "--input=none"});
     if (!component.suffix.empty()) add({"--het-group=" + component.suffix.substr(component.suffix.rfind('_') + 1)});
     auto where = place_in(component, request);
     if (!where) return where.error();
