@@ -160,6 +160,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   if (!chosen) return chosen.error();
   auto options = chosen->target->plan(request);
   if (!options) return options;
+  for (const std::string& notice : launcher::unused_flags(*chosen->target, flags)) complain(notice, 0);
   options->grace = request.grace;
   options->command = flags.command;
   options->variables = launcher::variables_of(flags);
@@ -314,9 +315,6 @@ int run(int count, char** arguments) {
   if (is_inner_run(*flags)) forget_what_is_for_the_job(*flags);
   for (const std::string& notice : flags->notices) complain(notice, 0);
   if (!layers) return complain(layers.error().message, usage_error, "HVD1003");
-  for (const char* flag : {"mpi_args", "binding_args"})
-    if (flags->has(flag) && !flags->is_set("use_mpi"))
-      complain("arguments for an MPI's launcher are of no use without --mpi", 0);
   if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
   const std::span<char*> own(arguments + 1, static_cast<std::size_t>(count - 1) - flags->command.size());

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "launcher/targets/dialects.hpp"
+#include "missing_from.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -44,6 +45,14 @@ TEST(SiteOutput, of_srun_tells_who_failed_first) {
   EXPECT_EQ(heard.failure->host, "node-12");
   EXPECT_EQ(exit_code_of(*heard.failure), 128 + SIGSEGV);
   EXPECT_FALSE(hear(dialect_of_srun, "srun: error: Unable to create step for job 6: Invalid task\n").failure);
+}
+
+TEST(SiteOutput, of_srun_that_waits_for_another_step_gets_advice) {
+  const std::string line = "srun: Job 17 step creation temporarily disabled, retrying (Requested nodes are busy)\n";
+  const std::string own = hear(dialect_of_srun, line + "srun: Step created for job 17\n0: a\n").own;
+  EXPECT_TRUE(own.starts_with(line + "horovodrun: "));
+  EXPECT_EQ(testing::missing_from(own, {"another step of Slurm's job 17", "squeue --steps --jobs 17", "--share"}), "");
+  EXPECT_EQ(hear(dialect_of_srun, "0: " + line).own, "");
 }
 
 TEST(SiteOutput, of_hydra_is_told_apart_by_its_labels) {

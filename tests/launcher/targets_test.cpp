@@ -3,12 +3,15 @@
 #include <array>
 
 #include "launcher/targets/mpi_command.hpp"
+#include "launcher/targets/slurm_share.hpp"
 #include "launcher/targets/target.hpp"
+#include "missing_from.hpp"
 
 namespace hvd::launcher {
 namespace {
 
 using bootstrap::Launcher;
+using testing::missing_from;
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -101,6 +104,29 @@ TEST(Target, is_agents_of_ours_unless_something_else_is_there_or_wanted) {
 TEST(Target, that_is_wanted_but_not_there_is_refused_in_horovods_words) {
   EXPECT_TRUE(target_of({"--jsrun", "true"}, {}).starts_with("MPI support has not been built.  If this") ||
               target_of({"--jsrun", "true"}, {}).starts_with("Horovod did not detect an LSF job.  The jsrun launcher"));
+}
+
+TEST(Target, tells_of_a_flag_that_only_other_targets_use) {
+  auto flags = parse_flags(std::array{"--mpi-args", "-gpu", "--binding-args", "-n 4", "--share", "cores=1", "true"});
+  ASSERT_TRUE(flags);
+  auto unused = [&](const Target& target) { return joined(unused_flags(target, *flags)); };
+  for (const Target* target : {&mpi_target, &jsrun_target})
+    EXPECT_EQ(unused(*target), "--share is of no use here, only where srun starts the ranks");
+  EXPECT_EQ(missing_from(unused(slurm_target), {"--mpi-args is of no use here", "--binding-args"}), "");
+  EXPECT_EQ(unused(slurm_target).find("--share"), std::string::npos);
+  EXPECT_EQ(missing_from(unused(agents_target), {"--mpi-args", "--binding-args", "--share"}), "");
+}
+
+TEST(Share, is_what_each_rank_takes_of_the_job) {
+  auto words = [](const char* text) {
+    auto share = parse_share(text);
+    return share ? joined(words_of(*share)) : share.error().message;
+  };
+  EXPECT_EQ(words("cores=2"), "--exact_-c_2_--mem=0_--gres=none");
+  EXPECT_EQ(words("memory=4G,cores=3,gpus=1"), "--exact_-c_3_--mem-per-cpu=1366M_--gpus-per-task=1_--gpu-bind=none");
+  for (const char* text : {"2", "cores", "cores=0", "cores=-1", "cores=2x", "memory=4G", "cores=1,memory=4",
+                           "cores=1,a=1", "cores=1,memory=99999999G"})
+    EXPECT_EQ(missing_from(words(text), {"--share", "cores=2,memory=4G,gpus=1", text}), "");
 }
 
 }  // namespace

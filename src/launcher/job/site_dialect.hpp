@@ -25,6 +25,9 @@ struct SiteDialect {
   // Adds to `failure` what a line of the launcher itself tells about the rank that failed first. True if the line tells
   // that a rank failed.
   bool (*read_failure)(std::string_view line, FirstFailure& failure);
+  // Returns what the user can do about what a line of the launcher itself tells; empty: nothing. Null if the launcher's
+  // lines need no advice.
+  std::string (*advice)(std::string_view line) = nullptr;
 };
 
 // Returns the part of the line after the word; nullopt if the word is not in the line.

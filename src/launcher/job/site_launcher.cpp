@@ -18,6 +18,7 @@ void SiteOutput::take(Stream stream, std::string_view line, const std::function<
   }
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (!line.empty()) say(line);
+  if (std::string advice = dialect_.advice ? dialect_.advice(line) : ""; !advice.empty()) say("horovodrun: " + advice);
   if (!line.empty() && line.find_first_not_of("-= ") != std::string_view::npos) last_line_ = line;
   if (failure_ && failure_->end.wait_status != 0) return;
   if (!failure_) reading_.rank = Rank{-1};

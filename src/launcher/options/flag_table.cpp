@@ -72,6 +72,11 @@ constexpr FlagRow rows[] = {
      .spellings = "--oversubscribe",
      .kind = toggle,
      .help = "allow any number of ranks on this machine's cores"},
+    {.name = "share",
+     .spellings = "--share",
+     .kind = text,
+     .help = "for several jobs of ranks side by side in one job of Slurm: what each rank takes, "
+             "cores=2,memory=4G,gpus=1"},
     {.name = "verbose",
      .spellings = "--verbose",
      .kind = toggle,

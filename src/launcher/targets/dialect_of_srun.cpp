@@ -45,8 +45,19 @@ bool failure_of_srun(std::string_view line, FirstFailure& failure) {
   return true;
 }
 
+// Reads "srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)".
+std::string advice_on_srun(std::string_view line) {
+  auto rest = after(line, "srun: Job ");
+  if (!rest || !after(*rest, "step creation temporarily disabled") || !after(*rest, "are busy")) return "";
+  const std::string job = first_word(*rest);
+  return "the ranks wait until another step of Slurm's job " + job +
+         " ends, since it has these nodes (`squeue --steps " + "--jobs " + job +
+         "` lists the steps). For several horovodruns side by side give each its part: --share "
+         "cores=2,memory=4G,gpus=1 for each rank";
+}
+
 }  // namespace
 
-const SiteDialect dialect_of_srun{"srun", &label_of_srun, nullptr, &failure_of_srun};
+const SiteDialect dialect_of_srun{"srun", &label_of_srun, nullptr, &failure_of_srun, &advice_on_srun};
 
 }  // namespace hvd::launcher

@@ -189,6 +189,7 @@ Result<std::string> explain(const JobRequest& request) {
   if (!in_container) return std::move(in_container.error());
   text += *in_container + bootstrap(*config, *chosen, *plan, environment);
   text += transport(*config, *plan, environment) + algorithm(*config);
+  for (std::string& notice : unused_flags(*chosen->target, request.flags)) warnings.push_back(std::move(notice));
   for (const std::string& warning : warnings) text += row("note", warning);
   return text;
 }

@@ -95,6 +95,6 @@ WayToMeet way(const JobOptions&, const Environment& environment) {
 
 }  // namespace
 
-const Target jsrun_target{"jsrun", &applies, &plan, &way};
+const Target jsrun_target{"jsrun", &applies, &plan, &way, "mpi_args binding_args"};
 
 }  // namespace hvd::launcher

@@ -81,6 +81,6 @@ WayToMeet way(const JobOptions& plan, const Environment& environment) {
 
 }  // namespace
 
-const Target mpi_target{"mpi", &applies, &plan, &way};
+const Target mpi_target{"mpi", &applies, &plan, &way, "mpi_args binding_args"};
 
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
+#include "launcher/targets/slurm_share.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
@@ -16,10 +17,10 @@ namespace {
 
 using schedulers::SlurmComponent;
 
-// True for the one task of `srun -n 4 --pty bash` that has a terminal. The shells in the other tasks read the end of
 // In a job of `sbatch --export=NONE` (or of a list of variables), srun would take sbatch's option for its own.
 constexpr const char* all_variables = "--export=ALL";
 
+// True for the one task of `srun -n 4 --pty bash` that has a terminal. The shells in the other tasks read the end of
 // their input and end.
 bool is_shell_of_a_person(const Environment& environment) {
   return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
@@ -147,8 +148,10 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
-// Returns the words that say where the ranks of a component go: onto the named hosts, if any are named.
-Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request) {
+// Returns the words that tell where the ranks of a component go (onto the named hosts, if any are named), and what they
+// take there.
+Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request,
+                                          const std::optional<SlurmShare>& share) {
   std::vector<std::string> words;
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
   add({"-n", std::to_string(component.ranks)});
@@ -162,8 +165,19 @@ Result<std::vector<std::string>> place_in(const SlurmComponent& component, const
   } else if (component.nodes > 0) {
     add({"-N", std::to_string(std::min(component.nodes, component.ranks))});
   }
-  if (component.cpus_per_rank > 0) add({"-c", std::to_string(component.cpus_per_rank)});
+  if (share) {
+    for (std::string& word : words_of(*share)) words.push_back(std::move(word));
+  } else if (component.cpus_per_rank > 0) {
+    add({"-c", std::to_string(component.cpus_per_rank)});
+  }
   return words;
+}
+
+Result<std::optional<SlurmShare>> share_of(const JobRequest& request) {
+  if (!request.flags.has("share")) return std::optional<SlurmShare>();
+  auto share = parse_share(request.flags.get("share"));
+  if (!share) return share.error();
+  return std::optional(*share);
 }
 
 Result<JobOptions> plan(const JobRequest& request) {
@@ -173,6 +187,8 @@ Result<JobOptions> plan(const JobRequest& request) {
     return Error(ErrorCode::unsupported,
                  "-H inside of a heterogeneous job of Slurm is not in this version: leave it out (each component gets "
                  "as many ranks as it has tasks), or give --gloo to use ssh");
+  auto share = share_of(request);
+  if (!share) return share.error();
   HVD_RETURN_IF_ERROR(check_room(request, components));
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
@@ -186,6 +202,8 @@ Result<JobOptions> plan(const JobRequest& request) {
   site.dialect = &dialect_of_srun;
   site.way = mpi.way;
   site.unset = of_the_step_around(environment);
+  if (*share)
+    for (std::string& name : variables_against_share()) site.unset.push_back(std::move(name));
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
@@ -196,10 +214,10 @@ Result<JobOptions> plan(const JobRequest& request) {
     add({is_first ? "srun" : ":", "--mpi=" + mpi.name, all_variables, "--label", "--kill-on-bad-exit=1",
          "--quit-on-interrupt", is_first ? "--input=0" : "--input=none"});
     if (!component.suffix.empty()) add({"--het-group=" + component.suffix.substr(component.suffix.rfind('_') + 1)});
-    auto where = place_in(component, request);
+    auto where = place_in(component, request, *share);
     if (!where) return where.error();
     add(*where);
-    if (environment.has("SLURM_STEP_ID")) add({"--overlap"});
+    if (environment.has("SLURM_STEP_ID") && !*share) add({"--overlap"});
     if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
     add(command);
   }
@@ -212,6 +230,6 @@ WayToMeet way(const JobOptions& plan, const Environment&) {
 
 }  // namespace
 
-const Target slurm_target{"slurm", &applies, &plan, &way};
+const Target slurm_target{"slurm", &applies, &plan, &way, "share"};
 
 }  // namespace hvd::launcher

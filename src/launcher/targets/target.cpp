@@ -45,6 +45,20 @@ Result<ChosenTarget> choose_target(const JobRequest& request) {
                "no launcher was found that can start ranks here: horovodrun --explain tells what was tried");
 }
 
+std::vector<std::string> unused_flags(const Target& target, const Flags& flags) {
+  struct OfSome {
+    const char *flag, *spelling, *use;
+  };
+  constexpr OfSome all[] = {{"mpi_args", "--mpi-args", "with --mpi, or where jsrun starts the ranks"},
+                            {"binding_args", "--binding-args", "with --mpi, or where jsrun starts the ranks"},
+                            {"share", "--share", "where srun starts the ranks"}};
+  std::vector<std::string> notices;
+  for (const OfSome& each : all)
+    if (flags.has(each.flag) && target.own_flags.find(each.flag) == std::string_view::npos)
+      notices.push_back(std::string(each.spelling) + " is of no use here, only " + each.use);
+  return notices;
+}
+
 bool can_use_pmix(const Environment& environment, std::string* why_not) {
   auto plugin = posix::open_plugin<bootstrap::PmixPlugin>("pmix", environment);
   if (!plugin && why_not != nullptr) *why_not = plugin.error().message;

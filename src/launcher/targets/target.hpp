@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -34,6 +35,7 @@ struct Target {
   Result<JobOptions> (*plan)(const JobRequest& request);
   // Returns the way in which the ranks of this plan find each other. May open libpmix.
   WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
+  std::string_view own_flags{};  // of the flags that concern some targets alone, those for this one: "mpi_args share"
 };
 
 struct ChosenTarget {
@@ -42,6 +44,9 @@ struct ChosenTarget {
 };
 // Returns the first target that applies. Fails if the user asks for a target that cannot be used here.
 Result<ChosenTarget> choose_target(const JobRequest& request);
+
+// Returns notices about flags that this target does not use.
+std::vector<std::string> unused_flags(const Target& target, const Flags& flags);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is installed
 extern const Target slurm_target;   // srun, inside of an allocation of Slurm
