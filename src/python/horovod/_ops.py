@@ -71,6 +71,7 @@ to_begin_anew = weakref.WeakSet()
 _remembered = 0  # how many operations `latest` has taken, also those replaced since
 _unnamed = {}  # process set id -> counter of its operations without a name
 _first_unnamed = 1  # the number with which such a counter begins
+times_joined = 0  # how often join() has returned
 _places = {}  # process set id -> (this rank's place, size)
 are_sets_dynamic = False  # whether process sets may be added and removed
 
@@ -249,11 +250,12 @@ def barrier(process_set=0):
 def join():
     """Returns when every rank has called it; the result is the last rank to call. Until then this rank contributes
     zeros."""
-    global _first_unnamed
+    global _first_unnamed, times_joined
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
     # The ranks have started different numbers of unnamed operations. From here on all count from the same new number.
     _first_unnamed += 1 << 32
+    times_joined += 1
     _unnamed.clear()
     return last[0]

@@ -279,9 +279,13 @@ def test_copied_with_the_model(equals_one_process):
 # ---- dropping gradients -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drop", [lambda model: model.zero_grad(),
-                                  lambda model: [setattr(each, "grad", None) for each in model.parameters()]],
-                         ids=["model.zero_grad", "p.grad = None"])
+DROPS = pytest.mark.parametrize("drop", [lambda model: model.zero_grad(),
+                                         lambda model: model.zero_grad(set_to_none=False),
+                                         lambda model: [setattr(each, "grad", None) for each in model.parameters()]],
+                                ids=["model.zero_grad", "to zero", "p.grad = None"])
+
+
+@DROPS
 def test_a_batch_that_is_dropped_after_its_backward_pass(equals_one_process, drop):
     def train(world):
         model = world.network()
@@ -291,6 +295,53 @@ def test_a_batch_that_is_dropped_after_its_backward_pass(equals_one_process, dro
             if step % 3:
                 optimizer.step()
             drop(model)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@pytest.mark.parametrize("way", [{}, dict(groups=2), dict(gradient_views=True), dict(op="Sum")],
+                         ids=["plain", "two groups", "shared memory", "Sum"])
+@pytest.mark.parametrize("place", [0, 3, None], ids=["first", "last", "nowhere"])
+@DROPS
+def test_a_batch_that_is_dropped_before_zero_grad(equals_one_process, drop, place, way):
+    """The script looks for values that are not finite. How many gradients it reads depends on where it finds one."""
+    def train(world):
+        model = world.network()
+        options = {**way, "op": world.hvd.Sum} if "op" in way and world.distributed else way
+        optimizer = world.wrap(adam(model), model, **options)
+        for step, (x, y) in enumerate(world.batches()):
+            optimizer.zero_grad()
+            (loss(model(x), y) / (world.size if "op" in way else 1)).backward()
+            if step % 3 == 1:
+                if place is not None:
+                    assert all(each.grad.isfinite().all() for each in list(model.parameters())[:place + 1])
+                drop(model)
+                continue
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+@pytest.mark.parametrize("zero_grad", [True, False])
+def test_a_dropped_batch_that_used_other_parameters(equals_one_process, zero_grad):
+    """The two halves of a batch use different parameters. The batch after the dropped one uses still others first."""
+    def train(world):
+        model = torch.nn.ModuleList(world.network() for _ in range(3))
+        optimizer = world.wrap(adam(model), model)
+        for step, (x, y) in enumerate(world.batches()):
+            if zero_grad:
+                optimizer.zero_grad()
+            parts = world.parts(x, y)
+            outputs = [model[step % 3](part) + (model[(step + rank) % 3](part) if step % 4 == 1 else 0)
+                       for rank, part, _ in parts]
+            loss(torch.cat(outputs), y).backward()
+            if step % 4 == 1:
+                model.zero_grad()
+                continue
+            optimizer.step()
+            model.zero_grad()
         return model, optimizer
 
     equals_one_process(train)

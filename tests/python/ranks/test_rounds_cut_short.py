@@ -175,3 +175,44 @@ def test_a_parameter_that_was_removed_while_its_gradient_was_in_flight(hvd, rank
         for parameter in parameters:
             parameter.grad = None
     assert torch.equal(parameters[0].detach(), torch.full((3,), -1.5 * (size + 1)))
+
+
+@pytest.mark.parametrize("drop", ["model.zero_grad", "zeros", "after synchronize"])
+def test_a_batch_that_only_some_ranks_dropped_is_an_error_on_all(hvd, rank, size, drop):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+
+    def steps(times, dropped=None):
+        for step in range(times):
+            optimizer.zero_grad()
+            backward(parameters, rank)
+            if step == dropped and rank == 0:
+                if drop == "after synchronize":
+                    optimizer.synchronize()
+                for parameter in parameters:
+                    parameter.grad = torch.zeros_like(parameter) if drop == "zeros" else None
+                continue
+            optimizer.step()
+
+    steps(2)
+    with pytest.raises(RuntimeError, match="another rank has made more or fewer: .* Let all ranks decide alike"):
+        steps(8, dropped=2)
+    hvd.broadcast_parameters(parameters, 0)
+    start = parameters[0][0].item()
+    optimizer.synchronize()
+    steps(2)
+    assert torch.equal(parameters[0].detach(), torch.full((3,), start - (size + 1.0)))
+
+
+def test_zero_grad_refuses_to_drop_a_part_of_what_is_in_flight(hvd, rank):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters)
+    backward(parameters, rank)
+    parameters[0].grad = None
+    with pytest.raises(AssertionError, match="after loss.backward"):
+        optimizer.zero_grad()
+    parameters[1].grad = None
+    optimizer.zero_grad()
+    backward(parameters, rank)
+    optimizer.step()
+    assert parameters[0][0] == parameters[1][0] != 0

@@ -11,6 +11,7 @@ from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, ta
 from horovod.torch.mpi_ops import Sum, allreduce_async_, sparse_allreduce_async
 
 _start_again = _core.start_again
+_number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: None)  # not before torch 2.1
 
 
 class Gradient:
@@ -50,6 +51,9 @@ class Gradient:
         """The hook. Called when a backward pass has added to the parameter's gradient."""
         if tensor is None:
             return  # an earlier hook of the program has removed the gradient
+        number = _number_of_backward_pass()
+        if number != self.of_all.backward_pass:
+            self.of_all.begin_backward_pass(number)
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
         if self.summed is not None:
@@ -217,6 +221,13 @@ class Gradient:
 
     def land(self):
         """Called when the result has arrived. Makes the gradient an ordinary tensor again."""
+        if self.arrive():
+            raise RuntimeError(
+                f"The gradient of {self.name!r} was changed while it was being reduced. Call optimizer.synchronize() "
+                "before gradients are changed, and step() within optimizer.skip_synchronize().")
+
+    def arrive(self):
+        """Like land(). Returns True if the gradient was changed while it was being reduced."""
         tensor, self.tensor = self.tensor, None
         store, self.store = self.store, None
         self.handle = None
@@ -225,10 +236,7 @@ class Gradient:
         if store is not None:
             with torch.no_grad():
                 store(tensor)
-        if was_changed:
-            raise RuntimeError(
-                f"The gradient of {self.name!r} was changed while it was being reduced. Call optimizer.synchronize() "
-                "before gradients are changed, and step() within optimizer.skip_synchronize().")
+        return was_changed
 
     def take_result(self):
         """Runs at the end of the round."""
@@ -254,6 +262,15 @@ class Gradient:
                 f"all "
                 "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
                 "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
+
+    def was_taken_away(self):
+        """True if the program has removed the gradient that was submitted in this round, or has replaced it."""
+        found = self.parameter.grad
+        if found is None:
+            return True
+        if self.tensor is not None:
+            return found is not self.tensor
+        return self.seen is not None and found is not self.seen()  # None: another optimizer has submitted it
 
     def discard(self):
         """Called when the program does not want the gradient of this round. The count of passes begins anew."""

@@ -1,4 +1,5 @@
-"""Once per round the ranks tell each other for which parameters they have a gradient, and of which kind it is."""
+"""Once per round the ranks tell each other for which parameters they have a gradient, and of which kind it is. They
+also compare how many steps they have made."""
 import torch
 
 from horovod import _ops
@@ -17,15 +18,18 @@ class Presence:
 
     def __init__(self, name, count, process_set):
         self._name, self._process_set = name, process_set
-        self._kinds = bytearray(count)
-        self._tensor = torch.frombuffer(self._kinds, dtype=torch.uint8) if count else None
+        # The kinds, and the number of steps twice: the greatest and the least over all ranks.
+        self._told = bytearray(count + 2)
+        self._tensor = torch.frombuffer(self._told, dtype=torch.uint8) if count else None
         self._handle = None
+        self.are_steps_equal = True
         self.is_told = False
 
-    def tell(self, kinds):
+    def tell(self, kinds, steps):
         """Starts the exchange of this round."""
         self.is_told = True
-        self._kinds[:] = kinds
+        self._told[:-2] = kinds
+        self._told[-2:] = bytes([steps % 256, 255 - steps % 256])
         if self._tensor is not None:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
 
@@ -39,7 +43,9 @@ class Presence:
                 raise
             self._handle = None  # the handle is kept until the wait has ended, because a signal's handler may interrupt
                                  # the wait
-        return self._kinds
+            if self._told[-2] + self._told[-1] != 255:
+                self.are_steps_equal = False
+        return self._told[:-2]
 
     def forget(self):
         """Ends the exchange of this round, or waits for its end if it is under way. Another exchange may follow."""

@@ -47,6 +47,9 @@ class Gradients:
         self.is_ahead = False  # the gradient scaler has called synchronize(), not the program
         self.is_closed = False  # this rank has told the others which gradients it has in this round
         self.submitted = 0
+        self.steps = 0  # made by the optimizer since the last hvd.join()
+        self._times_joined = _ops.times_joined
+        self.backward_pass = None  # the last one that has called a hook
         self.kinds = bytearray()  # kinds of the submitted gradients, by place
         self._all = []
         self._groups = []
@@ -142,6 +145,7 @@ class Gradients:
         self._filled = []
         self._sort()  # also makes a new exchange of kinds, because the old one is lost
         self._end_round()
+        self.steps = 0
         self.is_synchronized = self.is_ahead = False
 
     # ---- a round ------------------------------------------------------------------------------------------------
@@ -153,26 +157,46 @@ class Gradients:
 
     @property
     def are_outstanding(self):
-        """True if there are gradients whose results nobody has waited for."""
-        return self.submitted > 0 and any(gradient.tensor is not None for gradient in self._all)
+        """True if there are gradients whose results nobody has waited for, and which the program has not taken
+        away."""
+        return self.submitted > 0 and any(gradient.tensor is not None and not gradient.was_taken_away()
+                                          for gradient in self._all)
 
     def begin_round(self):
         """Called when the program has removed the gradients or set them to zero."""
         self.is_synchronized = False
-        if self.submitted or self.settings.passes > 1:
+        if self.submitted:
+            self.drop()
+        elif self.settings.passes > 1:
             self._presence.forget()
             self._end_round()
+
+    def begin_backward_pass(self, number):
+        """Called by the first hook of a backward pass. The program may have dropped what earlier passes have
+        submitted."""
+        self.backward_pass = number
+        if self.submitted and all(gradient.was_taken_away() for gradient in self._all
+                                  if gradient.tensor is not None or gradient.is_done):
+            self.drop()
+
+    def drop(self):
+        """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
+        other gradients in flight. Therefore the ranks tell each other what they have, and complete it."""
+        self._complete(is_dropped=True)
 
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
         self.follow(param_groups)
+        self._complete()
+        self.is_synchronized = True
+
+    def _complete(self, is_dropped=False):
         failures = []
         try:
-            self.close()
+            self.close(is_dropped)
         except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
-        self._collect(failures)
-        self.is_synchronized = True
+        self._collect(failures, is_dropped)
 
     def wait_for_others(self, handle):
         """Runs before code uses a gradient in the middle of a round.
@@ -193,11 +217,11 @@ class Gradients:
                     break
                 time.sleep(0.0002)
 
-    def close(self):
+    def close(self, is_dropped=False):
         """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
         have."""
         if not self.is_closed:
-            self._lacking = self._submit_what_is_there()
+            self._lacking = self._submit_what_is_there(is_dropped)
             self._tell()
             self.is_closed = True
         if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
@@ -207,14 +231,16 @@ class Gradients:
                 self._check_kinds(kinds)
             self._fill(lacking, kinds)
 
-    def _submit_what_is_there(self):
-        """Returns the gradients that this rank lacks."""
+    def _submit_what_is_there(self, is_dropped):
+        """Returns the gradients that this rank lacks. What is there in a round that is dropped belongs to the next
+        one."""
         self.take_names()
         lacking = []
         if self.submitted < len(self._all):
             for gradient in self._all:
                 if gradient.tensor is None and not gradient.is_done:
-                    tensor = gradient.parameter.grad if gradient.parameter.requires_grad else None
+                    is_wanted = gradient.parameter.requires_grad and not is_dropped
+                    tensor = gradient.parameter.grad if is_wanted else None
                     if tensor is None:
                         lacking.append(gradient)
                         self.kinds[gradient.place] = NONE
@@ -227,7 +253,9 @@ class Gradients:
 
     def _tell(self):
         if not self._presence.is_told:
-            self._presence.tell(self.kinds)
+            if self._times_joined != _ops.times_joined:  # ranks that had joined have made no steps
+                self._times_joined, self.steps = _ops.times_joined, 0
+            self._presence.tell(self.kinds, self.steps)
 
     def _check_kinds(self, kinds):
         for gradient in self._all:
@@ -247,7 +275,7 @@ class Gradients:
                 gradient.start_with_nothing(kind or DENSE)
                 self._filled.append(gradient)
 
-    def _collect(self, failures):
+    def _collect(self, failures, is_dropped):
         handles = [gradient.handle for gradient in self._all if gradient.handle is not None]
         handles += [group.handle for group in self._groups if group.handle is not None]
         try:
@@ -256,8 +284,12 @@ class Gradients:
             failures.append(error)
         with self.landing:
             failures += self.failures
-            self._land(failures)
-            self._end_round()
+            if is_dropped:
+                self._throw_away(failures)
+            else:
+                self._land(failures)
+            self._check_steps(failures)
+            self._end_round(is_dropped)
         if failures:
             raise failures[0]
 
@@ -272,6 +304,26 @@ class Gradients:
             except (RuntimeError, ValueError) as error:  # raised after all others have landed
                 failures.append(error)
 
+    def _throw_away(self, failures):
+        self._filled = []
+        for gradient in self._all:
+            try:
+                if gradient.tensor is not None:
+                    gradient.arrive()
+            except HorovodInternalError as error:
+                failures.append(error)
+
+    def _check_steps(self, failures):
+        if not self._presence.are_steps_equal:
+            self._presence.are_steps_equal = True
+            failures.append(RuntimeError(
+                f"This rank has made {self.steps} steps with the optimizer of {self._all[0].name!r}, and another rank "
+                "has made more or fewer: some ranks have left out a step, or have dropped a batch (model.zero_grad() "
+                "after backward()) that others have kept. Their parameters differ now. Let all ranks decide alike: by "
+                "a value that hvd.allreduce gave, or by the gradients after backward(), which are averages. Then "
+                "broadcast the parameters and the optimizer's state, or go back to a checkpoint."))
+            self.steps = 0  # on all ranks
+
     def _take_what_others_have(self):
         """Sets the gradients that only other ranks had computed. True if there are any."""
         kinds = self._presence.hear()
@@ -285,13 +337,13 @@ class Gradients:
                 gradient.land()
         return found
 
-    def _end_round(self):
+    def _end_round(self, is_dropped=False):
         passes, sums = self.settings.passes, self.settings.op == Sum
         for gradient in self._all:
             gradient.left = passes
             gradient.is_done = False
             gradient.kept_back = 0
-            if sums:
+            if sums and not is_dropped:
                 gradient.remember_sum()
         for group in self._groups:
             group.begin_round()

@@ -164,6 +164,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                                   "using optimizer.skip_synchronize() context if you use optimizer.synchronize() in "
                                   "your code.", stacklevel=2)
             gradients.is_synchronized = gradients.is_ahead = False
+            gradients.steps += 1
             if callable(closure):
                 closure = _of_all_ranks(self, closure)
         return self._step_of_its_own(closure, *args, **kwargs)
