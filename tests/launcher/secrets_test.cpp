@@ -54,6 +54,7 @@ TEST(Secrets, that_are_private_keys_go_line_by_line) {
   EXPECT_EQ(cleaned("1 -----BEGIN OPENSSH PRIVATE KEY-----\n2 b3Blbn\n3 abc\n" + end + "on\n"),
             "1 -----BEGIN OPENSSH PRIVATE KEY-----(not shown)" + end + "on\n");
   EXPECT_EQ(cleaned("-----BEGIN RSA PRIVATE KEY-----\nabc"), "-----BEGIN RSA PRIVATE KEY-----(not shown)");
+  EXPECT_EQ(cleaned("b3Blbn\nabc\n" + end + "on"), "(not shown)" + end + "on");
   const std::string certificate = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n";
   EXPECT_EQ(cleaned(certificate), certificate);
 }

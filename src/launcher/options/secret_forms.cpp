@@ -110,6 +110,11 @@ void hide_words_after_their_name(std::string& line) {
 
 void hide_private_keys(std::string& text) {
   constexpr std::string_view begin_mark = "-----BEGIN ", end_mark = "-----END ", name = "PRIVATE KEY-----";
+  // The tail of a log may begin in the middle of a key.
+  if (const std::size_t end = text.find(end_mark); end < text.find(begin_mark)) {
+    const std::size_t dashes = text.find("-----", end + end_mark.size());
+    if (dashes != std::string::npos && std::string_view(text).substr(0, dashes + 5).ends_with(name)) hide(text, 0, end);
+  }
   for (std::size_t at = 0; (at = text.find(begin_mark, at)) != std::string::npos;) {
     at += begin_mark.size();
     const std::size_t dashes = text.find("-----", at);

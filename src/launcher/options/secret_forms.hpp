@@ -7,7 +7,7 @@ namespace hvd::launcher {
 
 inline constexpr std::string_view hidden_secret = "(not shown)";
 
-// Hides what is between BEGIN … PRIVATE KEY and its END, or the end of the text if there is none.
+// Hides what is between BEGIN … PRIVATE KEY and its END. If one of the two is missing, the text is cut there.
 void hide_private_keys(std::string& text);
 void hide_known_forms(std::string& line);
 
