@@ -23,6 +23,7 @@ namespace {
 using store::Verb;
 
 constexpr std::size_t most_unsent = 256;  // limit for unsent answers to a client that does not read them
+constexpr int most_at_once = 64;          // connections that are accepted for one event
 
 struct Connection {
   posix::FileDescriptor socket;
@@ -46,7 +47,8 @@ struct LocalStoreServer::State {
   Buffer incoming;
 
   void accept_all() {
-    while (door.is_open()) {
+    // Every user of the node can connect, so the ranks that are here have their turn between portions.
+    for (int round = 0; round < most_at_once && door.is_open(); ++round) {
       auto accepted = posix::accept_from(listening.socket);
       if (!accepted) {
         if (!std::exchange(lacked_descriptors, true)) log::warning("local store: " + accepted.error().message);
