@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 struct SlurmShare {
   int cores = 0;
-  int mebibytes = 0;  // 0: memory is not shared out
+  int mebibytes = 0;  // 0: the shares have the memory of the job in common
   int gpus = 0;
 };
 
