@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -77,6 +78,16 @@ class Job {
     }
     return "";
   }
+  // True if SIGUSR1 to rank 0 stops all ranks. MPICH has a handler of its own for it.
+  bool stops_upon_a_warning() {
+    bool stops = hvd_should_stop(runtime_, 0) > 0;
+    if (place.rank == 0) std::raise(SIGUSR1);
+    for (int step = 0; step < 10000 && !stops; ++step) {
+      sum("step", 1);
+      stops = hvd_should_stop(runtime_, 0) > 0;
+    }
+    return stops;
+  }
   int thread_level() const { return hvd_mpi_thread_level(runtime_); }
 
   hvd_world place{};
@@ -124,6 +135,7 @@ void whole_world() {
     expect_equal(job.sum("gradient", world_rank + turn, 1000), world_size * (world_size - 1) / 2 + world_size * turn,
                  "sum beside an alltoall");
   own.join();
+  expect(job.stops_upon_a_warning(), "SIGUSR1 does not stop a job that started MPI itself");
 }
 
 // Two disjoint halves of the world are separate jobs with different numbers of steps. Then the whole world is a job
@@ -222,6 +234,7 @@ void library_starts_it() {
   expect_equal(job.place.rank, world_rank, "rank");
   expect_equal(job.place.size, world_size, "size");
   expect_equal(job.sum("gradient", 1), world_size, "sum");
+  expect(job.stops_upon_a_warning(), "SIGUSR1 does not stop a job of which the library started MPI");
 }
 
 int launched_rank() {

@@ -15,6 +15,7 @@
 #include "base/number.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/shared_library.hpp"
+#include "native/posix/signal_catcher.hpp"
 
 namespace hvd::mpi {
 namespace {
@@ -163,6 +164,17 @@ Result<const MpiPlugin*> choose(const Environment& environment, const std::strin
                "no MPI can be used" + tried + (forced.empty() ? " (HOROVOD_MPI chooses one in any case)" : ""));
 }
 
+// Handlers in an MPI that the program has started are the library's, and not the program's.
+void note_handlers_of_the_running() {
+  for (const Mapped& library : mapped_libraries()) {
+    if (!is_running(library) || library.path.empty()) continue;
+    void* handle = ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    posix::note_handlers_in_library_of(::dlsym(handle, "MPI_Init_thread"));
+    ::dlclose(handle);
+  }
+}
+
 // Returns a function of the libpmix that this process has loaded; null if there is none.
 void* pmix_function(const char* name) {
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
@@ -289,8 +301,12 @@ Status Process::start(const Environment& environment, const Config& config) {
                      "start MPI before hvd.init() (from mpi4py import MPI), or set HOROVOD_MPI=openmpi for all ranks");
   if (was_running) {
     level = calls_->thread_level();
+    note_handlers_of_the_running();
   } else {
-    auto provided = calls_->initialize(least);
+    auto provided = [&] {
+      posix::LibraryStart handlers;  // MPICH installs one for SIGUSR1
+      return calls_->initialize(least);
+    }();
     if (!provided) return std::move(provided.error());
     level = *provided;
     is_ours_ = true;
