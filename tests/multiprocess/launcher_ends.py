@@ -4,7 +4,8 @@ import signal
 import sys
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest, ROUNDS, last_block, receiver, wait_for_end, without_notices
+from launcher_harness import (HOROVODRUN, Job, LauncherTest, ROUNDS, children_of, last_block, listener, receiver,
+                              wait_for_end, without_notices)
 
 WAIT = "echo ready $$; exec sleep 1000"
 
@@ -134,6 +135,24 @@ class Ends(LauncherTest):
             job.wait_for_lines(2, b"SIGTERM")
             job.front.send_signal(signal.SIGTERM)
             self.finish(job, -signal.SIGTERM)
+
+    def test_after_a_rank_that_saves_when_it_is_told_to_and_whose_workers_live_on(self):
+        for _ in self.rounds():
+            job = Job(2, "exec " + listener(signal.SIGTERM, code=7), grace="1000")
+            job.wait_for_lines(2)
+            job.front.send_signal(signal.SIGTERM)
+            self.finish(job, 7)
+
+    def test_with_the_rank_below_a_shell_that_a_warning_ended(self):
+        job = Job(1, listener(signal.SIGUSR1, code=6) + "; exit $?")
+        job.wait_for_lines(1)
+        shell, = children_of(job.agent())
+        end_of_shell = os.pidfd_open(shell)
+        os.kill(shell, signal.SIGUSR1)
+        wait_for_end(end_of_shell, "the shell")
+        os.close(end_of_shell)
+        job.front.send_signal(signal.SIGUSR1)
+        self.finish(job, 6)
 
     def test_with_the_code_that_ranks_choose_when_they_are_told_to_end(self):
         for _ in self.rounds():

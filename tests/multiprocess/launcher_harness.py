@@ -5,6 +5,7 @@ hang into a failure.
 """
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -80,6 +81,29 @@ def receiver(*signals):
                                   f"print('ready')\n"
                              f"for one in ({names},): print(signal.Signals(signal.sigwait([one])).name)\n"
                              f"signal.sigwait([])"]
+
+
+def listener(*signals, code):
+    """Returns a shell's words for a process that looks like a rank which listens for stops, with a worker below it. It
+    prints "ready", then the name of each of these signals when it arrives. Then it ends with the code, or with 1 if
+    the worker has ended before."""
+    names = ", ".join(f"signal.{one.name}" for one in signals)
+    program = f"""import signal, subprocess, sys, threading
+worker = subprocess.Popen(["sleep", "1000"])
+signal.pthread_sigmask(signal.SIG_BLOCK, ({names},))
+ready = threading.Event()
+def listen():
+    with open("/proc/thread-self/comm", "w") as name:
+        name.write("hvd-stop")
+    ready.set()
+    threading.Event().wait()
+threading.Thread(target=listen, daemon=True).start()
+ready.wait()
+print("ready", flush=True)
+for one in ({names},):
+    print(signal.Signals(signal.sigwait([one])).name, flush=True)
+sys.exit({code} if worker.poll() is None else 1)"""
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(program)}"
 
 
 class Job:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, marked_processes
+from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, listener, marked_processes, wait_for_end
 
 REPORT = re.compile(rb"\x10rprocess (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
 KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000", "input-as-it-comes")
@@ -149,6 +149,22 @@ class Keeper(LauncherTest):
             job.front.send_signal(signal.SIGUSR2)
             self.assertEqual(self.end(job, 0), [(0, asked)])
             self.assertEqual(unpacked(job.output), b"ready\n%d\n" % one)
+
+    def test_hands_a_warning_to_the_rank_and_not_to_shells_above_or_workers_below(self):
+        job = Kept(listener(signal.SIGUSR1, code=4) + "; exit $?")
+        job.wait_for_lines(1)
+        job.front.send_signal(signal.SIGUSR1)
+        self.assertEqual(self.end(job, 4), [(4 << 8, False)])
+
+    def test_waits_for_the_rank_below_a_shell_that_a_warning_ended(self):
+        job = Kept(listener(signal.SIGUSR1, code=6) + "; exit $?")
+        shell, = children_of(job.keeper())
+        end_of_shell = os.pidfd_open(shell)
+        os.kill(shell, signal.SIGUSR1)
+        wait_for_end(end_of_shell, "the shell")
+        os.close(end_of_shell)
+        job.front.send_signal(signal.SIGUSR1)
+        self.assertEqual(self.end(job, 6), [(6 << 8, False)])
 
     def test_ends_the_rank_when_told_to(self):
         job = Kept(BACKGROUND + "trap 'exit 5' TERM; echo ready; while :; do sleep 0.1; done")

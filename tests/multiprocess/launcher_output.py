@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from launcher_harness import HOROVODRUN, Job, LauncherTest, receiver, wait_for_end, without_notices
+from launcher_harness import HOROVODRUN, Job, LauncherTest, listener, receiver, wait_for_end, without_notices
 
 
 def python(source):
@@ -261,6 +261,14 @@ class Signals(LauncherTest):
             job.wait_for_lines(2, number.name.encode())
         job.front.send_signal(signal.SIGTERM)
         self.finish(job, -signal.SIGTERM)
+
+    def test_that_warn_reach_neither_a_shell_above_a_rank_nor_workers_below(self):
+        job = Job(2, listener(signal.SIGUSR1, signal.SIGUSR2, code=0) + "; exit $?")
+        job.wait_for_lines(2)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            job.front.send_signal(number)
+            job.wait_for_lines(2, number.name.encode())
+        self.finish(job, 0)
 
     def test_that_were_ignored_stay_ignored(self):
         shell = "trap '' HUP; exec \"$@\""

@@ -23,6 +23,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "launcher/agent/audience.hpp"
 #include "launcher/agent/binding.hpp"
 #include "launcher/agent/ending.hpp"
 #include "launcher/agent/rank_environment.hpp"
@@ -103,8 +104,12 @@ class Agent {
     channel_.send(Answered{});
   }
   void obey(const Forward& order) {
-    for (const RankProcess& rank : ranks_)
-      if (rank.process > 0) ::kill(rank.is_site_launcher ? rank.process : -rank.process, order.signal);
+    read_signals();  // a rank may have lost the shell above it
+    for (const RankProcess& rank : ranks_) {
+      if (rank.process <= 0) continue;
+      if (rank.is_site_launcher) ::kill(rank.process, order.signal);
+      else signal_rank(rank.process, rank.group, order.signal);
+    }
   }
   void obey(const End& order) {
     if (state_ == State::serving) state_ = State::ending;
@@ -182,6 +187,11 @@ class Agent {
     if (rank == ranks_.end()) return;  // a process that the agent has adopted
     hear_of_start(*rank);
     rank->process = 0;
+    if (auto left = rank_left_by(rank->group, status)) {
+      rank->process = *left;
+      order_of_ends_.add(*left);
+      return;
+    }
     Exited exited;
     exited.rank = rank->rank;
     exited.wait_status = status;

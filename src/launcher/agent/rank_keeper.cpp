@@ -37,6 +37,7 @@
 
 #include "base/number.hpp"
 #include "bootstrap/launch/launch.hpp"
+#include "launcher/agent/audience.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/agent/ending.hpp"
 #include "launcher/agent/packed_input.hpp"
@@ -118,7 +119,8 @@ class Keeper {
       return 1;
     }
     if (rank_ == 0) become_rank(command, before);
-    ::setpgid(rank_, rank_);  // parent and child both call this, so it is done whichever of them comes first
+    group_ = rank_;
+    ::setpgid(rank_, group_);  // parent and child both call this, so it is done whichever of them comes first
     output_.rank_end().reset();
     errors_.rank_end().reset();
     if (input_) input_->rank_end().reset();
@@ -204,7 +206,7 @@ class Keeper {
     for (; !from_gate_.empty() && from_gate_.front().until.passed(); from_gate_.pop_front()) {
       int signal = from_gate_.front().signal;
       if (asks_for_the_end(signal)) end(signal, grace_, came_to_all(signal));
-      else if (!has_ended_ && !came_to_all(signal)) ::kill(-rank_, signal);
+      else if (!has_ended_ && !came_to_all(signal)) signal_rank(rank_, group_, signal);
     }
   }
 
@@ -224,7 +226,9 @@ class Keeper {
     while (pid_t child = ::waitpid(-1, &status, WNOHANG)) {
       if (child < 0 && errno == EINTR) continue;
       if (child < 0) break;
-      if (child == rank_ && !has_ended_) report(status);
+      if (child != rank_ || has_ended_) continue;
+      if (auto left = rank_left_by(group_, status)) rank_ = *left;
+      else report(status);
     }
   }
 
@@ -268,6 +272,7 @@ class Keeper {
   posix::SignalReader signals_;
   PackedOutput output_, errors_;
   std::optional<PackedInput> input_;
+  pid_t group_ = 0;  // the rank's process group
   pid_t rank_ = 0;
   bool has_ended_ = false, was_asked_ = false, has_taken_all_ = false;
   int wait_status_ = 0;

@@ -101,7 +101,7 @@ Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpu
   RankProcess rank;
   rank.rank = order.rank;
   rank.is_site_launcher = order.is_site_launcher;
-  rank.process = child;
+  rank.process = rank.group = child;
   rank.output[0] = std::move(output->read);
   rank.output[1] = std::move(errors->read);
   rank.start_report = std::move(report->read);

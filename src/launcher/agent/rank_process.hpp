@@ -13,7 +13,8 @@ namespace hvd::launcher {
 struct RankProcess {
   Rank rank;
   bool is_site_launcher = false;
-  pid_t process = 0;                // number of the rank's process and of its process group; 0 after it was reaped
+  pid_t process = 0;                // number of the rank's process; 0 after it was reaped
+  pid_t group = 0;                  // its process group
   posix::FileDescriptor output[2];  // ends of the output pipes, indexed by Stream; non-blocking; empty after the end of
                                     // file
   posix::FileDescriptor input;      // the rank's input, if it comes from horovodrun; non-blocking

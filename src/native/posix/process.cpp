@@ -168,6 +168,17 @@ std::vector<Descendant> descendants_of(pid_t ancestor) {
   return found;
 }
 
+bool has_thread(pid_t process, std::string_view name) {
+  const std::string folder = "/proc/" + std::to_string(process) + "/task";
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::string found;
+    std::getline(std::ifstream(it->path() / "comm"), found);
+    if (found == name) return true;
+  }
+  return false;
+}
+
 void signal_descendant(const Descendant& descendant, int signal) {
   FileDescriptor handle = handle_of_process(descendant.process);
   if (!handle) {

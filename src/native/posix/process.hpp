@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -59,6 +60,10 @@ struct Descendant {
 // thread has ended looks like a zombie while its other threads run. The list is a snapshot without processes that are
 // forked meanwhile, so repeat the call.
 std::vector<Descendant> descendants_of(pid_t ancestor);
+
+// True if a thread of the process has this name (as in native/posix/thread.hpp). A forked child does not have the
+// threads of its parent.
+bool has_thread(pid_t process, std::string_view name);
 
 // Signals exactly this process. Does nothing if it has ended and its number belongs to another process by now.
 void signal_descendant(const Descendant& descendant, int signal);
