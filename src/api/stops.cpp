@@ -11,6 +11,7 @@
 #include "api/horovod.h"
 #include "api/runtime_of_c.hpp"
 #include "base/comma_list.hpp"
+#include "base/cut_text.hpp"
 #include "base/log.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/host_identity.hpp"
@@ -118,7 +119,7 @@ hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason) {
   if (!hvd::api::usable(runtime)) return hvd::api::why_unusable(runtime);
   constexpr std::size_t most_bytes = 1000;  // the reason travels as one request, whose size is limited
   std::string text = reason == nullptr ? "the program asked for it" : reason;
-  if (text.size() > most_bytes) text.resize(most_bytes);
+  text.resize(hvd::cut_text(text, most_bytes).size());
   runtime->runtime->request_stop_point(hvd::runtime::StopCause::program, std::move(text));
   return HVD_OK;
 }

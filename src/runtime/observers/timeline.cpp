@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cut_text.hpp"
 #include "base/log.hpp"
 #include "native/posix/thread.hpp"
 
@@ -194,7 +195,7 @@ void Timeline::finished(const Operation& operation, Sequence batch) {
 
 void Timeline::failed(const Operation& operation, const Error& error) {
   if (!is_recorded(operation)) return;
-  std::string_view message = std::string_view(error.message).substr(0, longest_message);
+  std::string_view message = cut_text(error.message, longest_message);
   if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(message.size()))) message = {};
   TraceRecord record;
   record.kind = TraceRecord::Kind::failed;

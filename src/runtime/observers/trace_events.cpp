@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/cut_text.hpp"
+
 namespace hvd::runtime {
 
 using namespace std::string_view_literals;
@@ -51,7 +53,7 @@ void add_verb(std::string& out, Verb verb) {
 std::string escaped(std::string_view text) {
   std::string out;
   bool is_cut = text.size() > longest_text;
-  if (is_cut) text = text.substr(0, longest_text);
+  text = cut_text(text, longest_text);
   while (!text.empty()) {
     std::size_t count = character_bytes(text);
     unsigned char first = static_cast<unsigned char>(text[0]);
