@@ -296,6 +296,12 @@ typedef enum hvd_stop_cause {
  * listen for the signals of HOROVOD_STOP_SIGNALS, except those that the program handles itself. Rank 0 also begins
  * to watch for the end that the scheduler has set. */
 HVD_API int hvd_should_stop(hvd_runtime* runtime, int process_set);
+/* For a child process of a rank that has installed signal handlers of its own, or that was executed anew (a data
+ * loader's worker). Launchers and schedulers often send a signal of HOROVOD_STOP_SIGNALS to all processes of a rank.
+ * From now on this process ignores one unless its parent sends it; then that does what it did before. Other children
+ * that a rank has forked do so without this call. `parent` is the parent's number, or that of the process that acts as
+ * such. Does nothing in a rank, or if the parent is none. Needs no runtime. */
+HVD_API hvd_status hvd_shelter_child(int parent);
 /* Asks all ranks to stop. The first such request of any rank counts. The reason is shown to people; it may be null.
  * May be called on any thread, but not in a signal handler. */
 HVD_API hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason);

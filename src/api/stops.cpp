@@ -11,10 +11,12 @@
 #include "api/horovod.h"
 #include "api/runtime_of_c.hpp"
 #include "base/comma_list.hpp"
+#include "base/config.hpp"
 #include "base/cut_text.hpp"
 #include "base/log.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/host_identity.hpp"
+#include "native/posix/process.hpp"
 #include "native/posix/signal_catcher.hpp"
 #include "native/posix/signals.hpp"
 #include "native/posix/text_file.hpp"
@@ -113,6 +115,18 @@ int hvd_should_stop(hvd_runtime* runtime, int process_set) {
   if (watch != nullptr && runtime->runtime->world().rank == hvd::Rank{0}) watch->lead().asked(hvd::Clock::now());
   auto stops = runtime->runtime->should_stop(process_set);
   return stops ? static_cast<int>(*stops) : ((void)fail(stops.error()), -1);
+}
+
+hvd_status hvd_shelter_child(int parent) {
+  // The environment does not tell of a rank that is alone, but each rank has these threads.
+  if (!hvd::posix::has_thread(parent, "hvd-engine") && !hvd::posix::has_thread(parent, "hvd-stop")) return HVD_OK;
+  std::vector<std::string> warnings;
+  auto config = hvd::Config::from(hvd::Environment::of_this_process(), warnings);
+  if (!config) return fail(config.error());
+  auto signals = hvd::api::signals_in(config->stop_signals);
+  if (!signals) return fail(signals.error());
+  hvd::posix::SignalCatcher::shelter_child(*signals, parent);
+  return HVD_OK;
 }
 
 hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason) {

@@ -178,6 +178,13 @@ PyObject* should_stop(PyObject*, PyObject* argument) {
   return stops < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(stops);
 }
 
+PyObject* shelter_child(PyObject*, PyObject* argument) {
+  const long parent = PyLong_AsLong(argument);
+  if (parent == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  if (hvd_shelter_child(static_cast<int>(parent)) != HVD_OK) return raise(PyExc_ValueError, hvd_last_error());
+  Py_RETURN_NONE;
+}
+
 PyObject* request_stop(PyObject*, PyObject* arguments) {
   const char* reason = nullptr;
   if (!PyArg_ParseTuple(arguments, "z:request_stop", &reason)) return nullptr;
@@ -290,6 +297,7 @@ PyMethodDef functions[] = {
     {"add_process_set", add_process_set, METH_O, "add_process_set(ranks) -> id. Collective over all ranks of the job."},
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(id). Collective over all ranks of the job."},
     {"should_stop", should_stop, METH_O, "should_stop(process set's id) -> bool: the loop is to be left now."},
+    {"shelter_child", shelter_child, METH_O, "shelter_child(parent): stop signals from others do nothing here."},
     {"request_stop", request_stop, METH_VARARGS, "request_stop(reason or None): all ranks are to leave their loops."},
     {"stop_reason", stop_reason, METH_NOARGS, "(cause, text), or None while no rank has asked to stop."},
     {"timeline_start", timeline_start, METH_VARARGS, "timeline_start(path, mark_cycles)"},

@@ -32,11 +32,12 @@ LOOP = """
 
 
 class Job:
-    def __init__(self, folder, ranks, text, **environment):
+    def __init__(self, folder, ranks, text, begin=LOOP, below=(), **environment):
         program = folder / "program.py"
-        program.write_text(textwrap.dedent(LOOP) + textwrap.dedent(text))
+        program.write_text(textwrap.dedent(begin) + textwrap.dedent(text))
         self.folder, self.ranks = folder, ranks
-        self.process = subprocess.Popen([HOROVODRUN, "-np", str(ranks), sys.executable, str(program)], cwd=folder,
+        command = [HOROVODRUN, "-np", str(ranks), *below, sys.executable, str(program)]
+        self.process = subprocess.Popen(command, cwd=folder,
                                         env={**os.environ, **environment}, text=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT)
 
@@ -158,6 +159,72 @@ def test_children_of_a_rank_are_ended_by_signals_as_ever(tmp_path):
     """)
     job.end()
     assert job.said("signal") == [signal.SIGTERM]
+
+
+def test_a_warning_after_the_training_ends_nobody(tmp_path):
+    job = Job(tmp_path, 1, """
+        assert not hvd.should_stop()
+        hvd.shutdown()
+        say("process", os.getpid())
+        os.kill(os.getpid(), 10)
+        os.kill(os.getpid(), 12)
+        say("evaluated", 1)
+        hvd.init()
+        while not hvd.should_stop():  # a training that begins later learns of the warning
+            train(1)
+    """)
+    job.end()
+    assert job.said("evaluated") == [1]
+
+
+# Loads its data with workers of both kinds. A program that spawns workers is imported by them.
+WORKERS = """
+    import os, sys, time
+    import torch
+    import horovod.torch as hvd
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 10 ** 6
+        def __getitem__(self, at):
+            return torch.ones(3)
+
+    def main():
+        hvd.init()
+        forked, spawned = (iter(torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context=kind))
+                           for kind in ("fork", "spawn"))
+        model = torch.nn.Linear(3, 1)
+        with hvd.checkpoint.Checkpointer("run", model, every_steps=10 ** 6) as checkpointer:
+            for step in range(1, 10 ** 6):
+                hvd.allreduce(next(forked) + next(spawned), name="a")
+                if step == 3:
+                    with open(f"process.{hvd.rank()}.new", "w") as file:
+                        file.write(str(os.getpid()))
+                    os.rename(f"process.{hvd.rank()}.new", f"process.{hvd.rank()}")
+                checkpointer.step(step)
+                if checkpointer.stopped:
+                    break
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.mark.parametrize("which", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_rank_with_a_shell_above_and_workers_below_saves(tmp_path, which):
+    job = Job(tmp_path, 1, "", begin=WORKERS, below=("sh", "-c", '"$@"; exit $?', "sh"))
+    rank, = job.said("process")
+    os.killpg(os.getpgid(rank), which)
+    assert "stopped at step" in job.end(75 if which == signal.SIGUSR1 else 143)
+    assert list((tmp_path / "run").glob("step-*.h5"))
+
+
+def test_a_rank_with_workers_saves_when_the_launcher_ends_the_job(tmp_path):
+    job = Job(tmp_path, 1, "", begin=WORKERS, HOROVOD_TERMINATION_GRACE_SECONDS="60")
+    job.said("process")
+    job.process.send_signal(signal.SIGTERM)
+    assert "stopped at step" in job.end(143)
+    assert list((tmp_path / "run").glob("step-*.h5"))
 
 
 def test_the_schedulers_end_of_the_job_stops_all(tmp_path):

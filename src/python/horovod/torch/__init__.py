@@ -3,6 +3,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
+from horovod.torch._data_workers import shelter_workers
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
                                      broadcast_parameters)
@@ -16,6 +17,9 @@ from horovod.torch.mpi_ops import (
     shutdown, size, sparse_allreduce_async, start_timeline, stop_timeline, synchronize)
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
+
+shelter_workers()
+del shelter_workers
 
 __all__ = [name for name in dir() if not name.startswith("_") and name != "text_about"]
 
