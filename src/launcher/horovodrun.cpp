@@ -345,8 +345,8 @@ int run(int count, char** arguments) {
 }  // namespace
 
 // The sanitizers call these functions, if the program has sanitizers. libpmix keeps what its initialisation allocates,
-// and what libmunge allocates for it where munged runs. Of some of its calls only vasprintf is seen, which we never call.
-// It is not compiled for the thread sanitizer, which therefore does not see its locks.
+// and what libmunge allocates for it where munged runs. Of some of its calls only vasprintf is seen, which our code
+// never calls. It is not compiled for the thread sanitizer, which therefore does not see its locks.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 __attribute__((visibility("default"))) const char* __lsan_default_suppressions();

@@ -162,7 +162,8 @@ class LibraryServer : public Server {
 
   Status start(ServerOptions options) override {
     options_ = std::move(options);
-    options_.host = name_for_library(options_.host);
+    const std::string host = options_.host;
+    options_.host = name_for_library(host);
     set_abort_receiver(options_.on_abort);
     PMIX_LOAD_NSPACE(name_space_, options_.job.c_str());
     // Keeps values in the server's memory and not in files. A killed server would leave the files behind, and their
@@ -171,7 +172,7 @@ class LibraryServer : public Server {
     InfoList init;
     init.add(PMIX_SERVER_TMPDIR, options_.folder);
     init.add(PMIX_SYSTEM_TMPDIR, options_.folder);
-    init.add(PMIX_HOSTNAME, options_.host);  // so that the library knows it as its own
+    if (options_.host != host) init.add(PMIX_HOSTNAME, options_.host);  // or the ranks would be of another host
     static pmix_server_module_t module = make_module();
     if (auto status = PMIx_server_init(&module, init.data(), init.size()); status != PMIX_SUCCESS)
       return refused("PMIx_server_init", status);
