@@ -131,6 +131,10 @@ class JobsThatGoOn(unittest.TestCase):
     def test_horovodrun_puts_the_job_back_when_the_time_is_up(self):
         self.compare(f"{HOROVODRUN} -np 2 --max-requeues 10 {PYTHON} program.py", 1)
 
+    def test_horovodrun_does_so_when_a_signal_comes_to_it_in_place_of_the_script(self):
+        """Between the nodes Horovod starts MPICH, if there is one, which has a handler of its own for SIGUSR1."""
+        self.compare(f"exec {HOROVODRUN} -np 2 --max-requeues 10 {PYTHON} program.py", 10, warns=True)
+
     def test_a_job_script_does_so_that_was_warned_by_a_signal(self):
         with open(WARNED_RANKS, encoding="utf-8") as file:
             warned_ranks = file.read().replace("{{command}}", f"{PYTHON} program.py")
