@@ -14,13 +14,14 @@
 namespace hvd::posix {
 namespace {
 
-TEST(Thread, of_ours_handles_no_signal) {
+TEST(Thread, of_ours_handles_no_signal_but_its_own_faults) {
   sigset_t mine, theirs;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mine);
   auto thread = start_thread("hvd-test", [&] { ::pthread_sigmask(SIG_SETMASK, nullptr, &theirs); });
   ASSERT_TRUE(thread) << thread.error().message;
   thread->join();
   for (int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGPIPE}) EXPECT_EQ(sigismember(&theirs, signal), 1) << signal;
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) EXPECT_EQ(sigismember(&theirs, fault), 0) << fault;
   sigset_t after;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
   for (int signal : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGPIPE})

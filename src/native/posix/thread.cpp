@@ -13,6 +13,8 @@ namespace hvd::posix {
 Result<std::thread> start_thread(const char* name, std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
+  // The kernel ends a process whose own fault is blocked, before any handler can tell where it happened.
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a thread inherits the mask
   std::optional<std::system_error> failure;
   std::thread thread;
