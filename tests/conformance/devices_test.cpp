@@ -191,7 +191,6 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
     for (const collectives::Maker& maker : collectives::registry())
       if (maker.name == GetParam().algorithm) algorithm = maker.make();
   }
-  void TearDown() override { EXPECT_EQ(LateDevice::strays(), strays_before); }
   // Calls the body for every verb that the algorithm can do over the devices.
   template <typename Body>
   void for_every_verb(Body body) {
@@ -206,7 +205,6 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
 
   OnDevices ranks;
   std::unique_ptr<collectives::Algorithm> algorithm;
-  const int strays_before = LateDevice::strays();
 };
 
 TEST_P(DeviceConformance, every_type_size_and_placement_gives_what_the_reference_gives) {

@@ -167,19 +167,6 @@ TEST(LateDevice, fails_everything_after_a_copy_that_failed) {
   EXPECT_FALSE(device.copy({stream->get()}, memory->data(), data.data(), 1));
 }
 
-TEST(LateDevice, notices_work_on_memory_that_was_given_back) {
-  const int before = LateDevice::strays();
-  LateDevice device;
-  auto stream = device.stream();
-  auto memory = device.allocate(100, Where::on_device, {});
-  void* address = memory->data();
-  *memory = Memory();
-  std::vector<char> data(100);
-  EXPECT_TRUE(device.copy({stream->get()}, data.data(), address, 100));
-  finish(device, {stream->get()});
-  EXPECT_EQ(LateDevice::strays(), before + 1);
-}
-
 TEST(LateDeviceDeathTest, has_memory_that_the_host_cannot_touch) {
   LateDevice device;
   auto memory = device.allocate(100, Where::on_device, {});
