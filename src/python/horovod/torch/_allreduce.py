@@ -5,8 +5,9 @@ import torch
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
-from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, names_of_group,
-                                    note_change, prepared, submit, submit_group, version_of, wants_gradient)
+from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, is_on_host,
+                                    names_of_group, note_change, prepared, submit, submit_group, version_of,
+                                    wants_gradient)
 from horovod.torch.compression import Compression
 
 
@@ -39,7 +40,7 @@ def _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscal
     full_name = full_name_of("allreduce", name, set_id)
     found = prepared(name, (full_name, set_id, dtype, shape, op, prescale_factor, postscale_factor), full_name,
                      _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor, process_set=set_id)
-    if name is not None and tensor.is_cpu:
+    if name is not None and is_on_host(tensor):
         _ops.remember(name, _core.Known(found, tensor, torch.empty_like, op, prescale_factor, postscale_factor,
                                         process_set), process_set)
     return submit(found, tensor, tensor if in_place else torch.empty_like(tensor))
@@ -156,7 +157,7 @@ def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_fact
         key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
         operations.append(prepared(name, key, full_name, _core.ALLREDUCE, DTYPES[tensor.dtype], tensor.shape, op,
                                    prescale_factor, postscale_factor, process_set=set_id, group=group))
-    if name is not None and all(tensor.is_cpu for tensor in tensors):
+    if name is not None and all(map(is_on_host, tensors)):
         _ops.remember(known_as, tuple(
             _core.Known(operation, tensor, torch.empty_like, op, prescale_factor, postscale_factor, process_set)
             for operation, tensor in zip(operations, tensors)), process_set)

@@ -168,15 +168,20 @@ def rows_of(tensor):
     return tensor.shape[0] if tensor.dim() else 0
 
 
+def is_on_host(tensor):
+    return tensor.is_cpu
+
+
 def on_host(tensor):
-    return tensor if tensor.is_cpu else tensor.detach().cpu()
+    """Returns the tensor, or a copy of it in the host's memory."""
+    return tensor if is_on_host(tensor) else tensor.detach().to("cpu", copy=True)
 
 
 def kept_result(handle, index, like):
     """Returns result number `index` of an operation that is done: in the memory that received it, or on the device
     of `like`."""
     result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
-    return result if like.is_cpu else result.to(like.device)
+    return result if is_on_host(like) else result.to(like.device)
 
 
 def place_in(set_id):
@@ -191,7 +196,7 @@ def place_in(set_id):
 
 def submit(operation, tensor, output):
     """Starts an operation from `tensor` into `output`. Tensors on a device are copied through the host's memory."""
-    if tensor.is_cpu:
+    if is_on_host(tensor):
         return _ops.submit(operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
     host = on_host(tensor)
     target = _target_on_host(host, output)
@@ -218,11 +223,13 @@ def submit_group(operations, tensors, outputs):
 
 def _target_on_host(source, output):
     """Returns the host tensor that receives the result: `source` itself if it has the shape of the result."""
-    if output.is_cpu:
+    if is_on_host(output):
         return output
     return source if output.shape == source.shape else torch.empty(output.shape, dtype=output.dtype, device="cpu")
 
 
 def _store(output, host):
-    with torch.no_grad():
-        return output.copy_(host)
+    """Copies a result to the device. The copy does not increase the version of the output: like a reduction in the
+    host's memory, it happens after the operation was started, and nobody has changed the output meanwhile."""
+    output.data.copy_(host)
+    return output
