@@ -91,6 +91,32 @@ def test_a_gradient_scaler_leaves_a_step_out_on_all_ranks_or_none(hvd, rank):
     torch.testing.assert_close(model.bias.detach(), before.bias.detach() - 1.0)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_rank_without_gradients_and_a_gradient_scaler(hvd, rank, fused):
+    model, optimizer = model_and_optimizer(hvd, lambda parameters: torch.optim.Adam(parameters, lr=0.5, fused=fused))
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=1000)
+    before = copy.deepcopy(model)
+    for factor, scale in ((1.0, 64.0), (float("inf"), 32.0)):
+        optimizer.zero_grad()
+        if rank == 0:
+            scaler.scale(model(torch.ones(1, 4).double()).sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale
+        assert_equal_on_all_ranks(hvd, model)
+    torch.testing.assert_close(model.bias.detach(), before.bias.detach() - 0.5)
+
+
+def test_no_rank_has_gradients_for_a_gradient_scaler(hvd):
+    """The error that torch gives in one process."""
+    model, optimizer = model_and_optimizer(hvd)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    scaler.scale(torch.zeros(()))
+    optimizer.zero_grad()  # before that, gradients of zeros are there
+    with pytest.raises(AssertionError, match="No inf checks were recorded"):
+        scaler.step(optimizer)
+
+
 def test_copies_and_pickles_and_schedulers(hvd, rank):
     model, optimizer = model_and_optimizer(hvd)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)

@@ -65,12 +65,15 @@ class _DistributedAdasumOptimizer:
                     distributed.passes.listen_to(parameter)
 
     def _agree_about_infinities(self, found):
-        """For a gradient scaler: replaces what it found on this rank, tensors of one number, by what all ranks
-        found."""
-        greatest = max((value.item() for value in found), default=0.0)
-        name = self._distributed.names.of("infinities")
-        greatest = allreduce_(torch.tensor([greatest], device="cpu"), None, name, Max).item()
-        for value in found:
+        """For a gradient scaler: replaces what it found on this rank, by device, by what all ranks found. The scaler
+        finds nothing where a rank has no gradients."""
+        greatest = max((value.item() for value in found.values()), default=0.0)
+        told = torch.tensor([greatest, bool(found)], dtype=torch.float32, device="cpu")
+        allreduce_(told, None, self._distributed.names.of("infinities"), Max)
+        greatest, is_any = told
+        if is_any and not found:
+            found[torch.device("cpu")] = torch.zeros((), device="cpu")
+        for value in found.values():
             value.fill_(greatest)
 
 
