@@ -66,6 +66,7 @@ latest = _core.latest
 latest_of_sets = _core.latest_of_sets  # process set -> such a dictionary, for all but the global set
 # How many distributed optimizers have had parameters of a name, by (process set id, name). Empty after each init.
 optimizers_with = collections.Counter()
+jobs = 0  # the number of jobs that this process has joined
 # Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
 _remembered = 0  # how many operations `latest` has taken, also those replaced since
@@ -82,12 +83,13 @@ are_sets_dynamic = False  # whether process sets may be added and removed
 def init(*members):
     """Joins the job and returns True; returns False if this process has already joined. The arguments are those of
     _core.init."""
-    global _atexit_registered
+    global _atexit_registered, jobs
     with _changing:
         begun = not _core.is_initialized()
         if begun:
             _forget_everything()
             _core.init(*members)
+            jobs += 1
             _copy_mark()
             for each in list(to_begin_anew):
                 each.begin_anew()

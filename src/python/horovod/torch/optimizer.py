@@ -35,6 +35,7 @@ class _Names:
         self.number = 0  # counts the optimizers of the process set whose parameters have these names
         self._at_first = sorted(of_parameters.values()) or ["nothing"]
         self._joined = 0
+        self._job = _ops.jobs  # the job in which the number was taken
 
     def take_number(self):
         """Takes the next number. It is the same on all ranks, because they make the set's optimizers in the same
@@ -43,13 +44,16 @@ class _Names:
         self.number = max((_ops.optimizers_with[key] for key in keys), default=0)
         for key in keys:
             _ops.optimizers_with[key] = self.number + 1
+        self._job = _ops.jobs
 
     def find(self, parameter):
         """Returns the name of the parameter. One that has none joins now: on all ranks in the same order."""
         name = self.of_parameters.get(parameter)
         if name is None:
             name = self.of_parameters[parameter] = self._new_name()
-        return name if self.number == 0 else f"{name} (optimizer {self.number + 1})"
+        if self.number == 0 and self._job == _ops.jobs:
+            return name
+        return f"{name} (optimizer {self._number_and_job()})"
 
     def _new_name(self):
         taken = set(self.of_parameters.values())
@@ -62,7 +66,12 @@ class _Names:
 
     def of(self, what):
         """Returns the name of an operation of the whole optimizer."""
-        return f"{what} of optimizer {self.number + 1} of {self._at_first[0]}"
+        return f"{what} of optimizer {self._number_and_job()} of {self._at_first[0]}"
+
+    def _number_and_job(self):
+        """An optimizer that lives through hvd.shutdown() and hvd.init() keeps its number, which a new one gets, too."""
+        age = _ops.jobs - self._job
+        return f"{self.number + 1}, made {age} jobs ago" if age else f"{self.number + 1}"
 
 
 class _Distributed:
