@@ -100,6 +100,17 @@ Waited raise_shut_down() {
   return Waited::shut_down;
 }
 
+// Waits without the GIL, but not longer than one slice. Returns HVD_TIMEOUT if the handle is not done.
+hvd_status wait_a_slice(Session& session, hvd_handle handle) {
+  hvd_runtime* runtime = session.runtime();
+  hvd_status status = HVD_OK;
+  Session::Use use(session);
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_wait(runtime, handle, wait_slice_ms);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
 // Returns when the handle is done. The GIL is released meanwhile.
 Waited wait_until_done(hvd_handle handle) {
   Session& session = Session::get();
@@ -109,12 +120,7 @@ Waited wait_until_done(hvd_handle handle) {
   if (runtime == nullptr) return Waited::failed;
   hvd_status status = hvd_wait(runtime, handle, 0);
   while (status == HVD_TIMEOUT) {
-    {
-      Session::Use use(session);
-      Py_BEGIN_ALLOW_THREADS;
-      status = hvd_wait(runtime, handle, wait_slice_ms);
-      Py_END_ALLOW_THREADS;
-    }
+    status = wait_a_slice(session, handle);
     if (status != HVD_TIMEOUT) break;
     if (PyErr_CheckSignals() != 0) return Waited::interrupted;
     if (session.runtime() != runtime || session.generation() != generation) return raise_shut_down();
@@ -141,6 +147,15 @@ bool let_go(Number number) {
   if (found->second.waiting > 0) return true;
   release(found->second.handle);
   return forget(number);
+}
+
+bool is_done(Number number) {
+  const auto found = pending().find(number);
+  if (found == pending().end()) return true;
+  // After a shutdown every operation is done, with an error. synchronize() raises that error.
+  const Session& session = Session::get();
+  if (session.runtime() == nullptr) return !session.stopping();
+  return hvd_poll(session.runtime(), found->second.handle) != 0;
 }
 
 Reference call_result(PyObject* function, hvd_handle handle, PyObject* value) {
@@ -272,12 +287,7 @@ PyObject* poll(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
   Number number = 0;
   if (!is_one_handle(count, names, "poll() takes one argument: handle") || !read_number(arguments[0], &number))
     return nullptr;
-  const Session& session = Session::get();
-  const auto found = pending().find(number);
-  if (found == pending().end()) return PyBool_FromLong(1);
-  // After a shutdown every operation is done, with an error. synchronize() raises that error.
-  if (session.runtime() == nullptr) return PyBool_FromLong(!session.stopping());
-  return PyBool_FromLong(hvd_poll(session.runtime(), found->second.handle) != 0);
+  return PyBool_FromLong(is_done(number));
 }
 
 PyObject* synchronize(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
@@ -312,6 +322,31 @@ PyObject* synchronize_all(PyObject*, PyObject* handles) {
   if (!first) return numbers.release();
   first->set_again();
   return nullptr;
+}
+
+// done_before(handles, other) -> bool
+PyObject* done_before(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (count != 2) return raise(PyExc_TypeError, "done_before() takes handles and another handle");
+  const Reference handles(PySequence_List(arguments[0]));
+  Number other = 0;
+  if (!handles || !read_number(arguments[1], &other)) return nullptr;
+  Session& session = Session::get();
+  for (Py_ssize_t i = 0; i < PyList_Size(handles.get()); ++i) {
+    Number number = 0;
+    if (!read_number(PyList_GetItem(handles.get(), i), &number)) return nullptr;
+    while (!is_done(number)) {
+      if (is_done(other)) return PyBool_FromLong(0);
+      if (PyErr_CheckSignals() != 0) return nullptr;
+      const auto found = pending().find(number);  // the handler of a signal may have run
+      if (found == pending().end()) break;
+      if (session.runtime() == nullptr) {
+        (void)raise_shut_down();
+        return nullptr;
+      }
+      (void)wait_a_slice(session, found->second.handle);
+    }
+  }
+  return PyBool_FromLong(1);
 }
 
 }  // namespace hvd::python

@@ -27,5 +27,6 @@ PyObject* poll(PyObject* module, PyObject* const* arguments, Py_ssize_t count, P
 PyObject* synchronize(PyObject* module, PyObject* const* arguments, Py_ssize_t count, PyObject* names);
 PyObject* finish(PyObject* module, PyObject* handle);
 PyObject* synchronize_all(PyObject* module, PyObject* handles);
+PyObject* done_before(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace hvd::python

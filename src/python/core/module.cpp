@@ -287,6 +287,9 @@ PyMethodDef functions[] = {
      "synchronize_all($module, handles, /)\n--\n\n"
      "Waits for all of them and returns the list of their outputs, or raises the first failure: after the others are "
      "done, too."},
+    {"done_before", fast(&done_before), METH_FASTCALL,
+     "done_before(handles, other) -> bool\n"
+     "Waits until all of the handles are done, and returns True, or until only the other one is, and returns False."},
     {"take_result", take_result, METH_VARARGS,
      "take_result(handle, index, dtype) -> a DLPack capsule of the memory itself, once for each result"},
     {"received_splits", received_splits, METH_VARARGS,

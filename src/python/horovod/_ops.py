@@ -240,6 +240,7 @@ poll = _core.poll
 synchronize = _core.synchronize
 finish = _core.finish  # a synchronous verb waits with it for its own handle
 synchronize_all = _core.synchronize_all
+done_before = _core.done_before
 
 
 def barrier(process_set=0):

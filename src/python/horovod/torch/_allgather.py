@@ -95,7 +95,7 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     """Starts the reduction (Sum or Average) of a sparse tensor. Returns a function that waits and returns the
-    result."""
+    result; its attribute `handles` has the handles that it waits for."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse_allreduce_async: op is hvd.Average or hvd.Sum")
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
@@ -114,4 +114,5 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
             all_values = all_values / process_set.size()
         return torch.sparse_coo_tensor(all_indices.transpose(0, 1), all_values, tensor.size(), check_invariants=False)
 
+    wait.handles = [indices, values]
     return wait

@@ -5,6 +5,7 @@ import torch
 
 from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import shared_parameters
 from horovod.torch._tensors import gradient_dtype, version_of
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off
@@ -16,8 +17,8 @@ _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: N
 
 class Gradient:
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
-                 "handle", "store", "is_done", "seen", "used_version", "kept_back", "summed", "summed_version",
-                 "__weakref__")
+                 "handle", "gathering", "store", "is_done", "seen", "used_version", "kept_back", "result",
+                 "result_version", "sharers", "__weakref__")
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
@@ -28,24 +29,29 @@ class Gradient:
         self.tensor = None  # the tensor that is in flight or waits for its group
         self.version = 0  # the version counter of `tensor` when it was submitted
         self.handle = None
+        self.gathering = ()  # the handles of a sparse gradient
         self.store = None  # copies the result into the tensor if that was not reduced in place
         self.is_done = False  # the result arrived before the end of the round
         self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
         self.used_version = 0  # the version counter of `seen` at that time
         self.kept_back = 0  # backward passes that are summed on this rank and not yet submitted
-        self.summed = None  # weak, under Sum: the tensor with the last round's result
-        self.summed_version = 0
+        self.result = None  # weak: the tensor with the last round's result; under Sum, and for shared parameters
+        self.result_version = 0
+        self.sharers = ()  # this Gradient and those that other optimizers have for the same parameter
 
     # ---- the backward pass --------------------------------------------------------------------------------------
 
     def hook_up(self):
         """Gets has_accumulated() called after every backward pass."""
         self.hook = on_gradient(self.parameter, weakref.ref(self))
+        self.sharers = shared_parameters.join(self)
 
     def unhook(self):
         if self.hook is not None:
             self.hook.remove()
             self.hook = None
+            shared_parameters.leave(self)
+            self.sharers = ()
 
     def has_accumulated(self, tensor):
         """The hook. Called when a backward pass has added to the parameter's gradient."""
@@ -56,10 +62,12 @@ class Gradient:
             self.of_all.begin_backward_pass(number)
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
-        if self.summed is not None:
+        if self.result is not None and self.settings.op == Sum:
             self._check_that_no_sum_is_counted_again(tensor)
         self.left -= 1
         self.of_all.is_synchronized = False
+        if self.of_all.was_used:
+            self.of_all.comes_in_parts = True
         if self.left == 0:
             if self.of_all.is_closed:
                 raise RuntimeError(
@@ -100,9 +108,14 @@ class Gradient:
                 "place. Compute what is differentiated again by torch.autograd.grad(..., create_graph=True), which "
                 "leaves p.grad alone, and call backward() for the whole loss.")
         of_all, settings = self.of_all, self.settings
+        is_shared = len(self.sharers) > 1
+        if is_shared:
+            shared_parameters.check_reductions(self)
+            if self.hook is None:
+                return  # the check has found that this optimizer no longer exists
         of_all.submitted += 1
         self.kept_back = 0
-        if type(tensor) is InFlight:  # another optimizer with this parameter has submitted the gradient already
+        if type(tensor) is InFlight or is_shared and self._is_reduced_by_another(tensor):
             self.is_done = True
             self.seen = None
             return
@@ -120,10 +133,28 @@ class Gradient:
         self.version = version_of(tensor)
         take_off(tensor, self)
 
+    def is_there(self):
+        """False if no backward pass of this round has submitted the gradient, or if it was taken away since another
+        optimizer has stepped by it."""
+        if self.is_done and len(self.sharers) > 1 and self.parameter.grad is None:
+            self.is_done = False
+            self.of_all.submitted -= 1
+        return self.is_done
+
+    def find(self):
+        """Returns the gradient that the program has set, or that an earlier round left, or None. If only other ranks
+        have the gradient of a shared parameter, the first optimizer takes part in its reduction."""
+        parameter = self.parameter
+        if not parameter.requires_grad:
+            return None
+        if parameter.grad is None and len(self.sharers) > 1 and self.sharers[0] is not self:
+            self.sharers[0].of_all.synchronize_ahead()
+        return parameter.grad
+
     def start_leftover(self, tensor):
         """Starts a gradient that no backward pass of this round has submitted: the program has set it, or an earlier
         round left it."""
-        is_sum = self.summed is not None and self.summed() is tensor and version_of(tensor) == self.summed_version
+        is_sum = self.settings.op == Sum and self._is_result(tensor)
         was_changed = self.kept_back > 0 and version_of(tensor) != self.used_version and not tensor._is_view()
         if was_changed and self.seen() is tensor:
             raise RuntimeError(
@@ -134,6 +165,11 @@ class Gradient:
         if is_sum and type(tensor) is not InFlight:
             tensor.div_(self.settings.process_set.size())  # each rank has the sum: divide it
         self.start(tensor)
+
+    def _is_reduced_by_another(self, tensor):
+        """True if the tensor still has the result of another optimizer with this parameter."""
+        return any(other._is_result(tensor) or other.is_done and other.seen is not None and other.seen() is tensor
+                   and version_of(tensor) == other.used_version for other in self.sharers if other is not self)
 
     def start_with_nothing(self, kind):
         """Takes part in the reduction of a gradient that only other ranks have."""
@@ -161,6 +197,7 @@ class Gradient:
         """Communicates a sparse gradient as rows."""
         self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
         wait = sparse_allreduce_async(tensor.detach(), self.name, self.settings.op, self.settings.process_set)
+        self.gathering = wait.handles
         self.store = lambda gradient: gradient.copy_(wait().coalesce())
         return tensor
 
@@ -199,7 +236,7 @@ class Gradient:
                     f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
                     "there, with which it is reduced. Call optimizer.synchronize() first.")
         tensor, handle = self.tensor, flight.handle
-        self.of_all.wait_for_others(handle)
+        self.of_all.wait_for_others(self)
         failure = None
         if handle is not None:
             try:
@@ -230,7 +267,7 @@ class Gradient:
         """Like land(). Returns True if the gradient was changed while it was being reduced."""
         tensor, self.tensor = self.tensor, None
         store, self.store = self.store, None
-        self.handle = None
+        self.handle, self.gathering = None, ()
         land(tensor)
         was_changed = version_of(tensor) != self.version and not tensor._is_view()  # views share a counter
         if store is not None:
@@ -303,6 +340,11 @@ class Gradient:
                 self.give_up()
             self.group = None
 
+    def handles(self):
+        """The handles of what is in flight for this gradient."""
+        handle = self.handle if self.group is None else self.group.handle
+        return list(self.gathering) if handle is None else [handle, *self.gathering]
+
     def lands_if_done(self):
         """For abandon(). True if the gradient has landed, or if nothing can tell when it will land."""
         handle = self.handle if self.group is None else self.group.handle
@@ -319,21 +361,25 @@ class Gradient:
     def lose(self):
         """Called when no rank will finish the reduction that is in flight. Removes the gradient."""
         tensor, self.tensor = self.tensor, None
-        self.store = self.handle = None
+        self.store, self.handle, self.gathering = None, None, ()
         if tensor is not None:
             land(tensor)
             if self.parameter.grad is tensor:
                 self.parameter.grad = None
 
-    # ---- under Sum ----------------------------------------------------------------------------------------------
+    # ---- the last round's result --------------------------------------------------------------------------------
 
-    def remember_sum(self):
+    def remember_result(self):
         tensor = self.parameter.grad
-        self.summed = None if tensor is None else weakref.ref(tensor)
-        self.summed_version = 0 if tensor is None else version_of(tensor)
+        self.result = None if tensor is None else weakref.ref(tensor)
+        self.result_version = 0 if tensor is None else version_of(tensor)
+
+    def _is_result(self, tensor):
+        """True if the tensor has the last round's result."""
+        return self.result is not None and self.result() is tensor and version_of(tensor) == self.result_version
 
     def _check_that_no_sum_is_counted_again(self, tensor):
-        if self.summed() is tensor and version_of(tensor) == self.summed_version + 1:
+        if self.result() is tensor and version_of(tensor) == self.result_version + 1:
             raise RuntimeError(
                 f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
                 f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "

@@ -14,6 +14,9 @@ class Presence:
 
     With it, ranks may use different parameters. If a rank has no gradient but another rank has one, it takes part with
     zeros. A parameter that no rank used stays without a gradient, as in one process.
+
+    A rank that has all gradients does not need to know the others' kinds: when its gradients are reduced, all ranks
+    have taken part. Its exchange may go on until the next round.
     """
 
     def __init__(self, name, count, process_set):
@@ -22,16 +25,24 @@ class Presence:
         self._told = bytearray(count + 2)
         self._tensor = torch.frombuffer(self._told, dtype=torch.uint8) if count else None
         self._handle = None
-        self.are_steps_equal = True
+        self._heard_of_equal_steps = True
+        self.are_steps_equal = True  # as of the last exchange but this one, of which all ranks know that it has ended
         self.is_told = False
 
     def tell(self, kinds, steps):
-        """Starts the exchange of this round."""
+        """Starts the exchange of this round. Waits for the end of the last one."""
+        self.hear()
+        self.are_steps_equal, self._heard_of_equal_steps = self._heard_of_equal_steps, True
         self.is_told = True
         self._told[:-2] = kinds
         self._told[-2:] = bytes([steps % 256, 255 - steps % 256])
         if self._tensor is not None:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
+
+    @property
+    def handle(self):
+        """The handle of the exchange, or 0 if none is under way."""
+        return self._handle or 0
 
     def hear(self):
         """Returns the greatest kinds over all ranks. Waits until all ranks have told theirs."""
@@ -44,7 +55,7 @@ class Presence:
             self._handle = None  # the handle is kept until the wait has ended, because a signal's handler may interrupt
                                  # the wait
             if self._told[-2] + self._told[-1] != 255:
-                self.are_steps_equal = False
+                self._heard_of_equal_steps = False
         return self._told[:-2]
 
     def forget(self):
@@ -52,3 +63,25 @@ class Presence:
         if self.is_told:
             self.hear()
             self.is_told = False
+
+    def forget_steps(self):
+        """Called when all ranks begin to count steps anew. The exchange that is under way still has the old numbers."""
+        self.are_steps_equal = True
+        try:
+            self.hear()
+        finally:
+            self._heard_of_equal_steps = True
+
+    def lands_if_done(self):
+        """For abandon(). True if no exchange is under way."""
+        if not _ops.poll(self.handle):
+            return False
+        try:
+            self.hear()
+        except HorovodInternalError:  # the optimizer no longer exists, so nobody has to be told
+            pass
+        return True
+
+    def lose(self):
+        """Called when no rank will finish the exchange."""
+        self._handle = None

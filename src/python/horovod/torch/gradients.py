@@ -9,7 +9,9 @@
 import operator
 import threading
 import time
+import warnings
 
+import torch
 from torch.nn.parameter import is_lazy
 
 from horovod import _ops
@@ -18,7 +20,7 @@ from horovod.torch.compression import NoneCompressor
 from horovod.torch.gradient import Gradient
 from horovod.torch.gradient_group import Group
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
-from horovod.torch.gradients_in_flight import abandon
+from horovod.torch.gradients_in_flight import abandoned
 from horovod.torch.mpi_ops import Average, Sum
 
 # A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
@@ -45,6 +47,7 @@ class Gradients:
         self.is_plain = False  # gradients are reduced in their own memory
         self.is_synchronized = False  # synchronize() was called, and no gradient has been computed since
         self.is_ahead = False  # the gradient scaler has called synchronize(), not the program
+        self._is_submitting = False
         self.is_closed = False  # this rank has told the others which gradients it has in this round
         self.submitted = 0
         self.steps = 0  # made by the optimizer since the last hvd.join()
@@ -59,6 +62,10 @@ class Gradients:
         # the other ranks have.
         self._lacking = None
         self._filled = []  # gradients that only other ranks have
+        # How the program uses gradients before the step, when this rank or another one lacks some.
+        self.was_used = False  # in this round, outside of a backward pass
+        self.comes_in_parts = False  # once more gradients came after such a use
+        self._has_waited_in_vain = False
         self.failures = []  # failures of gradients that were used early
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
@@ -81,6 +88,7 @@ class Gradients:
 
     def _adopt(self, param_groups):
         self._presence.forget()
+        self._presence.hear()  # an exchange of the last round may still be under way
         known = {id(gradient.parameter): gradient for gradient in self._all}
         self._all = []
         for group in param_groups:
@@ -102,6 +110,9 @@ class Gradients:
         self._has_names = True
         self.names.take_number()
         self.is_plain = self.views is None and self.settings.compression is NoneCompressor
+        self._find_names()
+
+    def _find_names(self):
         for gradient in self._all:
             gradient.name = self.names.find(gradient.parameter)
         self._sort()
@@ -133,7 +144,7 @@ class Gradients:
         for gradient in self._all:
             gradient.unhook()
             gradient.leave_group()
-        abandon([gradient for gradient in self._all if gradient.tensor is not None])
+        abandoned.add([gradient for gradient in self._all if gradient.tensor is not None] + [self._presence])
         self._all, self._groups, self._parameters, self._unhooked = [], [], [], []
         self.is_closed = True
 
@@ -143,7 +154,7 @@ class Gradients:
         for gradient in self._all:
             gradient.lose()
         self._filled = []
-        self._sort()  # also makes a new exchange of kinds, because the old one is lost
+        self._find_names()  # also makes a new exchange of kinds, because the old one is lost
         self._end_round()
         self.steps = 0
         self.is_synchronized = self.is_ahead = False
@@ -190,6 +201,12 @@ class Gradients:
         self._complete()
         self.is_synchronized = True
 
+    def synchronize_ahead(self):
+        """Called when another optimizer needs the gradient of a shared parameter, which this rank may lack."""
+        if not self.is_synchronized and not self._is_submitting:  # two optimizers may be each other's first
+            self._complete()
+            self.is_synchronized = self.is_ahead = True
+
     def _complete(self, is_dropped=False):
         failures = []
         try:
@@ -198,7 +215,7 @@ class Gradients:
             failures.append(error)
         self._collect(failures, is_dropped)
 
-    def wait_for_others(self, handle):
+    def wait_for_others(self, gradient):
         """Runs before code uses a gradient in the middle of a round.
 
         A rank that lacks the gradient takes part only when it closes its round. Before that it must know which
@@ -209,13 +226,31 @@ class Gradients:
         if self.submitted == len(self._all):
             with self.landing:
                 self._tell()
-        elif handle is not None:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while not _ops.poll(handle):
-                if time.monotonic() > deadline:
-                    self.close()
-                    break
-                time.sleep(0.0002)
+            return
+        handles = gradient.handles()
+        is_complete = not _is_in_backward()
+        self.was_used = self.was_used or is_complete
+        if self._has_waited_in_vain and is_complete and not self.comes_in_parts:
+            if not all(map(_ops.poll, handles)):
+                self.close()
+            return
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not all(map(_ops.poll, handles)):
+            if time.monotonic() > deadline:
+                self._warn_of_the_wait(gradient)
+                self.close()
+                break
+            time.sleep(0.0002)
+
+    def _warn_of_the_wait(self, gradient):
+        if self._has_waited_in_vain:
+            return
+        self._has_waited_in_vain = True
+        warnings.warn(f"The gradient of {gradient.name!r} was used before optimizer.step(). This rank has waited "
+                      f"{PATIENCE_SECONDS:g} seconds for it, because another rank lacks it or is late. Call "
+                      "optimizer.synchronize() before gradients are used, and step() within "
+                      "optimizer.skip_synchronize(); it does not wait like that. From now on a use of a gradient after "
+                      "backward() means that this rank has all gradients of the step.", stacklevel=2)
 
     def close(self, is_dropped=False):
         """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
@@ -225,31 +260,45 @@ class Gradients:
             self._tell()
             self.is_closed = True
         if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
+            if not self._lacking and self._is_reduced_before_others_tell():
+                self._lacking = None
+                return
             kinds = self._presence.hear()
             lacking, self._lacking = self._lacking, None
             if kinds != self.kinds:
                 self._check_kinds(kinds)
             self._fill(lacking, kinds)
 
+    def _is_reduced_before_others_tell(self):
+        """Waits for the gradients of a rank that lacks none, or for what the others tell. Without the others, ranks may
+        step several optimizers in different orders."""
+        return _ops.done_before([handle for gradient in self._all for handle in gradient.handles()],
+                                self._presence.handle)
+
     def _submit_what_is_there(self, is_dropped):
         """Returns the gradients that this rank lacks. What is there in a round that is dropped belongs to the next
         one."""
         self.take_names()
         lacking = []
-        if self.submitted < len(self._all):
-            for gradient in self._all:
-                if gradient.tensor is None and not gradient.is_done:
-                    is_wanted = gradient.parameter.requires_grad and not is_dropped
-                    tensor = gradient.parameter.grad if is_wanted else None
+        self._is_submitting = True
+        try:
+            for gradient in self._all if self._may_lack_some() else ():
+                if gradient.tensor is None and not gradient.is_there():
+                    tensor = None if is_dropped else gradient.find()
                     if tensor is None:
                         lacking.append(gradient)
                         self.kinds[gradient.place] = NONE
                     else:
                         gradient.start_leftover(tensor)
-            if lacking:
-                # An exchange of this round may have told that this rank has all gradients. Some were removed since.
-                self._presence.forget()
+        finally:
+            self._is_submitting = False
+        if lacking:
+            # An exchange of this round may have told that this rank has all gradients. Some were removed since.
+            self._presence.forget()
         return lacking
+
+    def _may_lack_some(self):
+        return self.submitted < len(self._all) or any(len(gradient.sharers) > 1 for gradient in self._all)
 
     def _tell(self):
         if not self._presence.is_told:
@@ -289,7 +338,9 @@ class Gradients:
             else:
                 self._land(failures)
             self._check_steps(failures)
-            self._end_round(is_dropped)
+            self._end_round()
+            if not is_dropped:
+                self._remember_results()
         if failures:
             raise failures[0]
 
@@ -315,8 +366,11 @@ class Gradients:
 
     def _check_steps(self, failures):
         if not self._presence.are_steps_equal:
-            self._presence.are_steps_equal = True
-            failures.append(RuntimeError(
+            try:
+                self._presence.forget_steps()
+            except HorovodInternalError as error:
+                failures.append(error)
+            failures.insert(0, RuntimeError(
                 f"This rank has made {self.steps} steps with the optimizer of {self._all[0].name!r}, and another rank "
                 "has made more or fewer: some ranks have left out a step, or have dropped a batch (model.zero_grad() "
                 "after backward()) that others have kept. Their parameters differ now. Let all ranks decide alike: by "
@@ -326,6 +380,8 @@ class Gradients:
 
     def _take_what_others_have(self):
         """Sets the gradients that only other ranks had computed. True if there are any."""
+        if not self._filled:
+            return False
         kinds = self._presence.hear()
         found = False
         filled, self._filled = self._filled, []
@@ -337,19 +393,29 @@ class Gradients:
                 gradient.land()
         return found
 
-    def _end_round(self, is_dropped=False):
-        passes, sums = self.settings.passes, self.settings.op == Sum
+    def _end_round(self):
+        passes = self.settings.passes
         for gradient in self._all:
             gradient.left = passes
             gradient.is_done = False
             gradient.kept_back = 0
-            if sums and not is_dropped:
-                gradient.remember_sum()
         for group in self._groups:
             group.begin_round()
         self.kinds[:] = bytes([DENSE]) * len(self.kinds)
         self._presence.is_told = False
         self.submitted = 0
-        self.is_closed = False
+        self.is_closed = self.was_used = False
         self._lacking = None
         self.failures = []
+
+    def _remember_results(self):
+        sums = self.settings.op == Sum
+        for gradient in self._all:
+            if sums or len(gradient.sharers) > 1:
+                gradient.remember_result()
+
+
+def _is_in_backward():
+    """True in a hook that a backward pass calls. More gradients may follow there. True if this torch cannot tell."""
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is None or task() != -1

@@ -8,8 +8,9 @@ an older view of the tensor. Changes by such code are noticed only if they incre
 """
 import torch
 
+from horovod import _ops
+
 _waiting = {}  # id of a tensor -> the object with settle() that its users wait for; this object holds the tensor
-_abandoned = []  # gradients whose optimizer no longer exists
 
 
 class InFlight(torch.Tensor):
@@ -79,10 +80,24 @@ def _leave_buffer(base, part):
             land(base)
 
 
-def abandon(gradients):
-    """Called when the optimizer of these gradients no longer exists. They land when they are used, or at the first
-    call of abandon() after they are done."""
-    _abandoned[:] = [gradient for gradient in _abandoned + gradients if not gradient.lands_if_done()]
+class _Abandoned:
+    """What was in flight when its optimizer was deleted. It lands when it is used, or at the first call of add() after
+    it is done."""
+
+    def __init__(self):
+        self._flights = []  # objects with lands_if_done() and lose()
+        _ops.to_begin_anew.add(self)
+
+    def add(self, flights):
+        self._flights = [flight for flight in self._flights + flights if not flight.lands_if_done()]
+
+    def begin_anew(self):
+        for flight in self._flights:
+            flight.lose()
+        self._flights = []
+
+
+abandoned = _Abandoned()
 
 
 def in_flight_with(tensor):
