@@ -28,9 +28,11 @@ hvd_status hvd_add_process_set(hvd_runtime* runtime, const int* ranks, size_t co
   std::vector<hvd::Rank> members;
   for (size_t i = 0; i < count; ++i) members.emplace_back(ranks[i]);
   auto added = runtime->runtime->add_process_set(members);
+  if (added) return *id = *added, HVD_OK;
   std::sort(members.begin(), members.end());
-  if (const auto* known = runtime->runtime->process_sets()->of(members)) *id = known->number;
-  return added ? HVD_OK : fail(added.error());
+  const hvd::runtime::CurrentSets sets = runtime->runtime->process_sets();
+  if (const auto* known = sets->of(members)) *id = known->number;
+  return fail(added.error());
 }
 
 hvd_status hvd_remove_process_set(hvd_runtime* runtime, int id) {
@@ -51,7 +53,8 @@ int hvd_process_set_ids(hvd_runtime* runtime, int* ids, int capacity) {
     return -1;
   }
   std::vector<int> all;
-  for (const auto& [id, set] : runtime->runtime->process_sets()->all()) all.push_back(set.number);
+  const hvd::runtime::CurrentSets sets = runtime->runtime->process_sets();
+  for (const auto& [id, set] : sets->all()) all.push_back(set.number);
   std::sort(all.begin(), all.end());
   if (ids != nullptr)
     std::copy_n(all.begin(), std::min<size_t>(all.size(), static_cast<size_t>(std::max(capacity, 0))), ids);

@@ -78,7 +78,7 @@ class Engine {
   // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
   bool has_ended_in_order() const { return departure_.is_in_order(); }
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
-  std::shared_ptr<const ProcessSets> sets() const { return follower_.sets(); }
+  CurrentSets sets() const { return follower_.sets(); }
   // Only after start(); for reports.
   const Teams& teams_of_world() const { return runner_->world().teams(); }
   // Only after stop(): destroys the links, which nothing uses any more.

@@ -80,7 +80,7 @@ void Follower::fail(const FailRecord& record) {
   settle_by_name(record.name, &error);
 }
 
-std::shared_ptr<const ProcessSets> Follower::sets() const {
+CurrentSets Follower::sets() const {
   std::lock_guard lock(sets_mutex_);
   return sets_;
 }

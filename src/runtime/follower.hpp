@@ -68,7 +68,7 @@ class Follower {
   // Settles all that is in flight with the reason, and so these submissions, which came too late.
   void end(std::span<const Submission> late, const Error& reason);
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
-  std::shared_ptr<const ProcessSets> sets() const;
+  CurrentSets sets() const;
 
  private:
   // This rank's knowledge of a slot.

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -43,6 +45,18 @@ class ProcessSets {
   std::deque<int> free_numbers_;
   int next_number_ = 1;
   std::int32_t next_id_ = 1;
+};
+
+// The process sets as they were at one moment; the engine may replace them at the next. What a caller finds in them is
+// valid as long as this object, so the object needs a name: with a temporary one, `sets()->all()` does not compile.
+class CurrentSets {
+ public:
+  CurrentSets(std::shared_ptr<const ProcessSets> sets) : sets_(std::move(sets)) {}
+  const ProcessSets* operator->() const& { return sets_.get(); }
+  const ProcessSets* operator->() const&& = delete;
+
+ private:
+  std::shared_ptr<const ProcessSets> sets_;
 };
 
 // Returns text such as "process set 3 (ranks 0, 2, 4)".

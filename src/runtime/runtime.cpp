@@ -259,7 +259,10 @@ Status Runtime::note_extras(const Start& start, Together& together) {
 Status Runtime::take(const Start& start, Together& together) {
   Operation& operation = *start.operation;
   const ProcessSetId set = operation.entry->set;  // the set may have been removed since prepare()
-  if (set != global_process_set && engine_->sets()->find(set) == nullptr) return set_removed(operation);
+  if (set != global_process_set) {
+    const CurrentSets sets = engine_->sets();
+    if (sets->find(set) == nullptr) return set_removed(operation);
+  }
   if (operation.signature.row().has_tensor()) {
     if (together.first == nullptr) together.first = &operation;
     if (operation.signature.device != together.first->signature.device)

@@ -97,7 +97,7 @@ class Runtime {
   // set's number.
   Result<int> add_process_set(std::vector<Rank> ranks);
   Status remove_process_set(int number);
-  std::shared_ptr<const ProcessSets> process_sets() const { return engine_->sets(); }
+  CurrentSets process_sets() const { return engine_->sets(); }
   // Returns the set with this number, or an error if there is none.
   Result<ProcessSet> process_set(int number) const;
   const Counters& counters() const { return engine_->counters(); }

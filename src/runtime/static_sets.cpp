@@ -116,11 +116,12 @@ Status add_sets_of_communicators(Runtime& runtime, const Environment& environmen
     distinct.insert(std::move(ranks));
   }
   for (const std::vector<Rank>& ranks : distinct) {
-    if (runtime.process_sets()->of(ranks) != nullptr) continue;
+    const CurrentSets known = runtime.process_sets();
+    if (known->of(ranks) != nullptr) continue;
     if (auto added = runtime.add_process_set(ranks); !added) return added.error();
   }
-  for (const std::vector<Rank>& ranks : own)
-    sets.numbers_of_communicators.push_back(runtime.process_sets()->of(ranks)->number);
+  const CurrentSets known = runtime.process_sets();
+  for (const std::vector<Rank>& ranks : own) sets.numbers_of_communicators.push_back(known->of(ranks)->number);
   return {};
 }
 

@@ -8,7 +8,7 @@ set(program_sources ${programs}/generator.cpp ${programs}/numbers.cpp ${programs
                     ${programs}/thread.cpp)
 
 # The C functions are compiled into this program, so that they work on runtimes that the test has made.
-add_executable(test_programs ${programs}/programs_test.cpp ${program_sources} ${api_sources})
+add_executable(test_programs ${programs}/programs_test.cpp ${programs}/sets_test.cpp ${program_sources} ${api_sources})
 target_include_directories(test_programs PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src/api)
 target_link_libraries(test_programs PRIVATE hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
 target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")
