@@ -42,8 +42,7 @@ void Coordinator::disagreed(OpNameView name, std::string_view message) {
 }
 
 void Coordinator::add_set(OpNameView name, const Signature& signature) {
-  std::vector<Rank> ranks;
-  for (std::int64_t rank : signature.shape) ranks.emplace_back(static_cast<std::int32_t>(rank));
+  const std::vector<Rank> ranks = ranks_in(signature.shape);
   if (const ProcessSet* known = sets_.of(ranks))
     emit(FailRecord{name, ErrorCode::invalid_argument, "these ranks are " + describe(*known) + " already"});
   else emit(AddSetRecord{ranks});

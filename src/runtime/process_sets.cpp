@@ -1,6 +1,7 @@
 #include "runtime/process_sets.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -50,11 +51,37 @@ void ProcessSets::remove(ProcessSetId id) {
 }
 
 std::string describe(const ProcessSet& set) {
+  return "process set " + std::to_string(set.number) + " (ranks " + describe(set.ranks) + ")";
+}
+
+std::string describe(std::span<const Rank> ranks) {
   constexpr std::size_t most = 16;
-  std::string text = "process set " + std::to_string(set.number) + " (ranks ";
-  for (std::size_t i = 0; i < set.ranks.size() && i < most; ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(set.ranks[i].value);
-  return text + (set.ranks.size() > most ? ", …)" : ")");
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < most; ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(ranks[i].value);
+  return text + (ranks.size() > most ? ", …" : "");
+}
+
+namespace {
+constexpr std::size_t bits_per_number = 64;
+}
+
+std::vector<std::int64_t> bits_of(std::span<const Rank> ranks) {
+  std::vector<std::int64_t> bits;
+  for (Rank rank : ranks) {
+    const auto place = static_cast<std::size_t>(rank.value);
+    if (place / bits_per_number >= bits.size()) bits.resize(place / bits_per_number + 1);
+    bits[place / bits_per_number] |= static_cast<std::int64_t>(std::uint64_t{1} << place % bits_per_number);
+  }
+  return bits;
+}
+
+std::vector<Rank> ranks_in(std::span<const std::int64_t> bits) {
+  std::vector<Rank> ranks;
+  for (std::size_t number = 0; number < bits.size(); ++number)
+    for (auto left = static_cast<std::uint64_t>(bits[number]); left != 0; left &= left - 1)
+      ranks.emplace_back(static_cast<std::int32_t>(number * bits_per_number) + std::countr_zero(left));
+  return ranks;
 }
 
 }  // namespace hvd::runtime

@@ -61,5 +61,12 @@ class CurrentSets {
 
 // Returns text such as "process set 3 (ranks 0, 2, 4)".
 std::string describe(const ProcessSet& set);
+// Returns text such as "0, 2, 4"; of many ranks only the first.
+std::string describe(std::span<const Rank> ranks);
+
+// The shape of the op that adds a set: a bit for each rank of the world up to the set's last. A list of ranks would not
+// fit into a request if the set is large.
+std::vector<std::int64_t> bits_of(std::span<const Rank> ranks);
+std::vector<Rank> ranks_in(std::span<const std::int64_t> bits);
 
 }  // namespace hvd::runtime

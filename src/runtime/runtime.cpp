@@ -345,16 +345,23 @@ Result<int> Runtime::add_process_set(std::vector<Rank> ranks) {
   bool is_sound = !ranks.empty() && std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end() &&
                   ranks.front().value >= 0 && ranks.back().value < world_.size();
   if (!is_sound) {
-    std::string text;
-    for (Rank rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank.value);
-    return Error(
-        ErrorCode::invalid_argument,
-        "a process set needs ranks from 0 to " + std::to_string(world_.size() - 1) + ", each once; got [" + text + "]");
+    std::string found = ranks.empty() ? "none" : "[" + describe(ranks) + "]";
+    if (!ranks.empty() && ranks.back().value >= world_.size())
+      found += ", of which the highest is " + std::to_string(ranks.back().value);
+    return Error(ErrorCode::invalid_argument, "a process set needs ranks from 0 to " +
+                                                  std::to_string(world_.size() - 1) + ", each once; got " + found);
   }
   Signature signature;
   signature.verb = Verb::add_set;
   signature.dtype = DataType::i32;
-  for (Rank rank : ranks) signature.shape.push_back(rank.value);
+  signature.shape = bits_of(ranks);
+  // The request has the bits, the record of the log the list.
+  if (signature.shape.size() * sizeof(std::int64_t) > board_->largest_request() / 2 ||
+      ranks.size() * sizeof(Rank) > board_->largest_record() / 2)
+    return Error(ErrorCode::unsupported, "a process set of " + std::to_string(ranks.size()) + " ranks up to rank " +
+                                             std::to_string(ranks.back().value) +
+                                             " is too large to be added now; list it when the job starts "
+                                             "(hvd.init(process_sets=[...]), hvd_init_options.set_ranks)");
   std::lock_guard lock(sets_mutex_);
   HVD_RETURN_IF_ERROR(carry_out(add_set_name, std::move(signature)));
   auto sets = engine_->sets();

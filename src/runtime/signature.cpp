@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/recently_used.hpp"
+#include "runtime/process_sets.hpp"
 
 namespace hvd::runtime {
 
@@ -42,7 +43,7 @@ std::int64_t Signature::count() const {
 }
 
 std::optional<std::int64_t> Signature::bytes(std::int64_t times) const {
-  if (!row().has_tensor()) return 0;
+  if (!row().has_tensor() || !row().moves_data()) return 0;
   auto first = shape.begin() + (row().agreed == VerbRow::Agreed::all_but_first && !shape.empty() ? 1 : 0);
   // If a tensor is empty, its other dimensions may have any size.
   if (times == 0 || std::find(first, shape.end(), 0) != shape.end()) return 0;
@@ -118,7 +119,7 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
   if (first.verb != second.verb)
     return differ("collective operations", name_of(first.verb), name_of(second.verb), same);
   if (first.verb == Verb::add_set && first.shape != second.shape)
-    return differ("ranks", text_of(first.shape), text_of(second.shape),
+    return differ("ranks", "[" + describe(ranks_in(first.shape)) + "]", "[" + describe(ranks_in(second.shape)) + "]",
                   "All ranks must add the same process sets in the same order.");
   if (first.verb == Verb::remove_set && first.shape != second.shape)
     return differ("numbers", text_of(first.shape), text_of(second.shape),

@@ -42,7 +42,8 @@ Status check(const Signature& signature, const ProcessSet& set, Rank me, const d
                  std::string(row.name) + ": the tensor is in " + name_of(signature.device) +
                      " memory, for which this rank has no device; give a tensor in host memory (tensor.cpu())");
   for (std::int64_t extent : signature.shape)
-    if (extent < 0) return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
+    if (extent < 0 && row.moves_data())
+      return Error(ErrorCode::invalid_argument, "a dimension is negative: " + std::to_string(extent));
   if (!signature.bytes(1))
     return Error(ErrorCode::invalid_argument,
                  "a tensor of shape " + signature.shape_text() + " has more bytes than 64 bits can count");

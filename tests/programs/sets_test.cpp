@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,6 +57,28 @@ TEST(ProcessSets, are_read_as_of_one_moment_while_another_thread_changes_them) {
       EXPECT_EQ(hvd_add_process_set(runtime.get(), &of_one, 1, &id), HVD_OK) << hvd_last_error();
       EXPECT_EQ(hvd_remove_process_set(runtime.get(), id), HVD_OK) << hvd_last_error();
     }
+  });
+}
+
+TEST(ProcessSets, that_do_not_exist_or_have_strangers_are_refused_in_words_about_sets) {
+  Config config;
+  config.dynamic_process_sets = true;
+  testing::Ensemble ensemble(testing::made_up_world({2}), config);
+  testing::run_ranks(ensemble, [&](testing::RankThread& thread) {
+    auto runtime = start(ensemble, thread.rank());
+    if (runtime == nullptr) return;
+    for (int id : {-3, 7}) {
+      EXPECT_EQ(hvd_remove_process_set(runtime.get(), id), HVD_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(hvd_last_error()).find("there is no process set " + std::to_string(id)), std::string::npos)
+          << hvd_last_error();
+    }
+    std::vector<int> ranks(1000);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    int id = 0;
+    EXPECT_EQ(hvd_add_process_set(runtime.get(), ranks.data(), ranks.size(), &id), HVD_INVALID_ARGUMENT);
+    EXPECT_STREQ(hvd_last_error(),
+                 "a process set needs ranks from 0 to 1, each once; got [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
+                 "14, 15, …], of which the highest is 999");
   });
 }
 

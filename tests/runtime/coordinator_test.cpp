@@ -142,6 +142,37 @@ TEST(Coordinator, evicts_the_least_recently_used_op_over_capacity) {
   EXPECT_EQ(f.log.take(), (Lines{"give 2 c", "evict 1"}));
 }
 
+TEST(Coordinator, adds_a_set_of_more_ranks_than_a_list_of_them_in_a_request_could_name) {
+  std::vector<Rank> ranks;
+  for (int rank = 1; rank < 20'000; rank += 2) ranks.emplace_back(rank);
+  Signature add;
+  add.verb = Verb::add_set;
+  add.dtype = DataType::i32;
+  add.shape = bits_of(ranks);
+  EXPECT_EQ(ranks_in(add.shape), ranks);
+  Buffer request;
+  encode(Request(OpRequest{add_set_name, add, 0}), request);
+  EXPECT_LT(request.size(), 4096u);
+  std::vector<Rank> added;
+  ProcessSets sets(20'000);
+  Coordinator::Settings settings;
+  settings.slots = 1;
+  Coordinator coordinator(settings, sets, [&](const Record& record) {
+    const auto& it = std::get<AddSetRecord>(record);
+    added.assign(it.ranks.begin(), it.ranks.end());
+  });
+  coordinator.agreed(add_set_name, add);
+  EXPECT_EQ(added, ranks);
+  // A shape of such an op is no size of a tensor: it is never too large, and its numbers may be negative.
+  EXPECT_EQ(add.bytes(1), 0);
+  Signature other = add;
+  other.shape = bits_of(std::vector{Rank{0}, Rank{63}});
+  EXPECT_EQ(
+      find_mismatch("x", other, "rank 0", add, "rank 1"),
+      "Mismatched ranks for 'x': rank 0 sent [0, 63], rank 1 sent [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, "
+      "27, 29, 31, …]. All ranks must add the same process sets in the same order.");
+}
+
 TEST(Coordinator, fuses_neighbours_of_like_kind_up_to_the_threshold_and_keeps_the_order) {
   Fixture f(40);
   Signature doubles = floats({2});
