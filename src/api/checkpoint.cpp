@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/checkpoint_collective.hpp"
 #include "api/checkpoint_entries.hpp"
 #include "api/stops.hpp"
@@ -25,6 +26,7 @@ using hvd::api::copy_in;
 using hvd::api::element;
 using hvd::api::fail;
 using hvd::api::first_entry_size;
+using hvd::api::refuse_in_callback;
 namespace checkpoint = hvd::checkpoint;
 
 struct hvd_checkpoint {
@@ -258,6 +260,7 @@ void hvd_checkpoint_release(const char* path) {
 
 hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd_checkpoint_entry* entries,
                                size_t count, const hvd_checkpoint_options* options) {
+  if (refuse_in_callback("hvd_checkpoint_save")) return HVD_INVALID_ARGUMENT;
   hvd_status status = HVD_OK;
   if (hvd::api::is_rank_0(runtime)) {
     if (path == nullptr) status = fail(ErrorCode::invalid_argument, "hvd_checkpoint_save needs a path; got null");
@@ -267,6 +270,7 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
 }
 
 hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** result) {
+  if (refuse_in_callback("hvd_checkpoint_open")) return HVD_INVALID_ARGUMENT;
   if (result == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_open needs a place for its result");
   auto opened = std::make_unique<hvd_checkpoint>();
   opened->runtime = runtime;
@@ -327,6 +331,7 @@ hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* opened, size_t index, hvd_ch
 }
 
 hvd_status hvd_checkpoint_read(hvd_checkpoint* opened, const hvd_checkpoint_target* targets, size_t count) {
+  if (refuse_in_callback("hvd_checkpoint_read")) return HVD_INVALID_ARGUMENT;
   if (opened == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_read needs a checkpoint; got null");
   std::vector<hvd_checkpoint_target> all;
   hvd_status status = agree_on_targets(*opened, all, read_targets(*opened, targets, count, all));

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
 #include "base/deadline.hpp"
 #include "base/error_ids.hpp"

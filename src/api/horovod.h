@@ -214,8 +214,12 @@ typedef struct hvd_start_arguments {
                  * stream. With a null stream the input must be ready now, and the output is ready when the handle is
                  * done */
   /* Called when this operation has ended, before its handle is done. Null: no call. It runs on a thread of the runtime
-   * that holds no lock. It may start operations, must not wait for one (hvd_wait and hvd_stop refuse there) and should
-   * be short. `message` explains a failure and is valid during the call. */
+   * that holds no lock. It may start operations, must not wait for one, and should be short. `message` explains a
+   * failure and is valid during the call. Functions that wait are refused there, with HVD_INVALID_ARGUMENT or with an
+   * error in the log, and do nothing: hvd_init, hvd_init_with, hvd_shutdown, hvd_stop, hvd_add_process_set,
+   * hvd_remove_process_set, hvd_wait (unless the handle is done), hvd_shared_allocate, hvd_shared_free,
+   * hvd_should_stop, hvd_timeline_start, hvd_timeline_stop, hvd_checkpoint_save, hvd_checkpoint_open,
+   * hvd_checkpoint_read. All other functions may be called. */
   void (*on_done)(void* context, hvd_status status, const char* message);
   void* context;
 } hvd_start_arguments;

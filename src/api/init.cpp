@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
 #include "api/stops.hpp"
 #include "base/environment.hpp"
@@ -94,12 +95,14 @@ hvd_status read_sets(const hvd_init_options& options, hvd::runtime::StaticSets& 
 extern "C" {
 
 hvd_status hvd_init(hvd_runtime** runtime) {
+  if (refuse_in_callback("hvd_init")) return HVD_INVALID_ARGUMENT;
   hvd_init_options all{};
   all.struct_size = sizeof all;
   return hvd_init_with(runtime, &all);
 }
 
 hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options) {
+  if (refuse_in_callback("hvd_init_with")) return HVD_INVALID_ARGUMENT;
   if (runtime == nullptr) return fail(ErrorCode::invalid_argument, "hvd_init needs a place for the runtime; got null");
   hvd_init_options given;
   constexpr size_t first_size = offsetof(hvd_init_options, set_ranks);
@@ -145,7 +148,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
   // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
-  if (is_forked_child.load()) return;
+  if (is_forked_child.load() || refuse_in_callback("hvd_shutdown")) return;
   bool had_a_place = runtime->runtime->world().size() > 1;
   hvd::api::forget_stops(*runtime->runtime);
   delete runtime;

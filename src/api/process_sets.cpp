@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
 #include "runtime/process_sets.hpp"

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
+#include "base/log.hpp"
 #include "runtime/engine.hpp"
 
 namespace hvd::api {
@@ -26,12 +28,13 @@ hvd_status why_unusable(const hvd_runtime* runtime) {
   return runtime == nullptr ? no_runtime() : in_forked_child();
 }
 
-bool refuse_in_callback(const char* function) {
+bool refuse_in_callback(RefusedFunction function) {
   if (!runtime::Engine::runs_here()) return false;
   (void)fail(ErrorCode::invalid_argument,
-             std::string(function) +
-                 " was called in a callback on completion (on_done), whose thread must not wait; "
+             std::string(function->name) +
+                 " was called in a callback on completion (on_done), whose thread must not wait, and did nothing; "
                  "start operations there, and wait elsewhere");
+  if (function->in_callback == InCallback::refused_and_logged) log::error(last_error());
   return true;
 }
 

@@ -24,8 +24,4 @@ inline bool usable(const hvd_runtime* runtime) {
 }
 hvd_status why_unusable(const hvd_runtime* runtime);
 
-// Refuses a function that waits when it is called in a callback: callbacks run on the engine's thread, and all
-// operations wait for that thread.
-bool refuse_in_callback(const char* function);
-
 }  // namespace hvd::api

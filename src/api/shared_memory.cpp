@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
 
 using hvd::ErrorCode;
 using hvd::api::fail;
+using hvd::api::refuse_in_callback;
 using hvd::api::usable;
 using hvd::api::why_unusable;
 
@@ -18,6 +20,7 @@ extern "C" {
 
 hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory) {
   if (!usable(runtime)) return why_unusable(runtime);
+  if (refuse_in_callback("hvd_shared_allocate")) return HVD_INVALID_ARGUMENT;
   if (memory == nullptr || bytes == 0)
     return fail(ErrorCode::invalid_argument, "hvd_shared_allocate needs a size above 0 and a place for the memory");
   auto allocated = runtime->runtime->allocate_shared(bytes);
@@ -27,7 +30,7 @@ hvd_status hvd_shared_allocate(hvd_runtime* runtime, size_t bytes, void** memory
 }
 
 void hvd_shared_free(hvd_runtime* runtime, void* memory) {
-  if (!usable(runtime) || memory == nullptr) return;
+  if (!usable(runtime) || memory == nullptr || refuse_in_callback("hvd_shared_free")) return;
   if (auto freed = runtime->runtime->free_shared(memory); !freed) (void)fail(freed.error());
 }
 

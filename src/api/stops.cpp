@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/horovod.h"
 #include "api/runtime_of_c.hpp"
 #include "base/comma_list.hpp"
@@ -106,6 +107,7 @@ using hvd::api::fail;
 
 int hvd_should_stop(hvd_runtime* runtime, int process_set) {
   if (!hvd::api::usable(runtime)) return (void)hvd::api::why_unusable(runtime), -1;
+  if (hvd::api::refuse_in_callback("hvd_should_stop")) return -1;
   static std::atomic<bool> has_started{false};
   hvd::runtime::StopWatch* watch = hvd::api::watch.load(std::memory_order_acquire);
   if (!has_started.load(std::memory_order_relaxed) && watch != nullptr) {

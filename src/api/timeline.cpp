@@ -1,5 +1,6 @@
 // The C functions that start and stop the timeline.
 #include "api/answer.hpp"
+#include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
 
 using hvd::ErrorCode;

@@ -63,7 +63,7 @@ Result<std::shared_ptr<void>> NodeMemory::map_together(const std::string& name, 
 Result<void*> NodeMemory::allocate(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   std::size_t part = (bytes + page - 1) / page * page;
-  std::lock_guard lock(mutex_);
+  std::lock_guard call(calls_mutex_);
   std::string name = "horovod.shared." + std::to_string(calls_++);
   // A program may call this late, as before any collective, so this first wait has no limit. When all ranks are here,
   // mapping the memory takes only moments.
@@ -74,6 +74,7 @@ Result<void*> NodeMemory::allocate(std::size_t bytes) {
   HVD_RETURN_IF_ERROR(at_one_point_(name, memory ? Status() : memory.error(),
                                     [this, &memory, part] { regions_->add(*memory, part, layout_.node.me.value); }));
   void* mine = static_cast<std::byte*>(memory->get()) + part * static_cast<std::size_t>(layout_.node.me.value);
+  std::lock_guard lock(mutex_);
   shared_.emplace(mine, Shared{std::move(*memory), part});
   return mine;
 }
@@ -93,13 +94,14 @@ void NodeMemory::leave(bool in_order) {
 }
 
 Status NodeMemory::free(void* memory) {
-  std::lock_guard lock(mutex_);
-  if (!shared_.contains(memory))
+  std::lock_guard call(calls_mutex_);
+  if (hold(memory) == nullptr)
     return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
   // After the end there is no schedule any more, and no rank reads the memory.
   if (ended_() == nullptr)
     HVD_RETURN_IF_ERROR(
         at_one_point_("horovod.shared." + std::to_string(calls_++), {}, [this, memory] { regions_->remove(memory); }));
+  std::lock_guard lock(mutex_);
   shared_.erase(memory);
   return {};
 }

@@ -62,9 +62,10 @@ class NodeMemory {
   const std::function<std::shared_ptr<const Error>()> ended_;
   const std::function<Status(const std::string&, const Status&, std::function<void()>)> at_one_point_;
   std::shared_ptr<transport::shm::SharedRegions> regions_ = std::make_shared<transport::shm::SharedRegions>();
-  std::mutex mutex_;
-  std::map<void*, Shared> shared_;  // by the address of this rank's part
+  std::mutex calls_mutex_;          // allows one call of allocate() or free() at a time, with all that it waits for
   int calls_ = 0;                   // a number for the names of these operations; equal on all ranks
+  std::mutex mutex_;                // guards what follows. Nobody waits for the engine while it is locked
+  std::map<void*, Shared> shared_;  // by the address of this rank's part
 };
 
 }  // namespace hvd::runtime
