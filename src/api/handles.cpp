@@ -22,6 +22,8 @@ using hvd::runtime::Handles;
 
 namespace {
 
+static_assert(HVD_MAX_HANDLES == Handles::most);
+
 hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
   return runtime->runtime->handles().find(handle);
 }

@@ -84,7 +84,7 @@ typedef enum hvd_reduce_op {
 /* The kind of memory that holds a tensor. */
 typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1 } hvd_device;
 
-enum { HVD_MAX_DIMENSIONS = 32 };
+enum { HVD_MAX_DIMENSIONS = 32, HVD_MAX_HANDLES = 4194304 /* handles of a runtime that are not released */ };
 
 /* Returns the text of the calling thread's last failure. Never null. Valid until the thread's next call. */
 HVD_API const char* hvd_last_error(void);
@@ -238,7 +238,8 @@ static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void
 
 /* Submits `count` operations together and returns immediately. Either all of them become visible to the other ranks, or
  * none. Their tensors must be in one kind of memory. They have one handle: it is done when all operations are done, and
- * fails if one of them fails. */
+ * fails if one of them fails. Every handle must be released; while HVD_MAX_HANDLES are not, the result is
+ * HVD_OUT_OF_MEMORY. */
 HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                              hvd_handle* handle);
 

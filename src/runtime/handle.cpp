@@ -2,10 +2,13 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 namespace hvd::runtime {
 
-Handles::Handles(void (*discard)(void* context, Operation* operation), void* context)
-    : runtime_([] {
+Handles::Handles(void (*discard)(void* context, Operation* operation), void* context, std::uint32_t limit)
+    : limit_(std::min(limit, most)),
+      runtime_([] {
         static std::atomic<std::uint32_t> runtimes{0};
         return runtimes.fetch_add(1, std::memory_order_relaxed) << index_bits;
       }()),
@@ -18,7 +21,7 @@ HandleCell* Handles::open(std::uint32_t operations) {
     std::lock_guard lock(mutex_);
     if (free_.empty()) {
       auto block = static_cast<std::uint32_t>(owned_.size());
-      if (block == most_blocks) return nullptr;
+      if (block * cells_per_block >= limit_) return nullptr;
       owned_.push_back(std::make_unique<HandleCell[]>(cells_per_block));
       free_.reserve(owned_.size() * cells_per_block);
       for (std::uint32_t i = cells_per_block; i-- > 0;) {

@@ -50,11 +50,15 @@ class Handles {
   // does not accept the number.
   using Number = std::uint64_t;
 
-  // `discard` is called for each transient operation of a handle that is recycled.
-  explicit Handles(void (*discard)(void* context, Operation* operation), void* context);
+  // How many handles may be held at a time. The number is part of the C API (horovod.h).
+  static constexpr std::uint32_t most = 1 << 22;
+
+  // `discard` is called for each transient operation of a handle that is recycled. At most `limit` handles, rounded up
+  // to a block, are given out at a time.
+  Handles(void (*discard)(void* context, Operation* operation), void* context, std::uint32_t limit = most);
 
   // ---- callers
-  HandleCell* open(std::uint32_t operations);
+  HandleCell* open(std::uint32_t operations);  // null if too many handles are held
   static Number number_of(const HandleCell& cell) {
     return static_cast<Number>(cell.generation.load(std::memory_order_relaxed)) << 32 | cell.place;
   }
@@ -65,6 +69,7 @@ class Handles {
   bool wait(HandleCell& cell, Deadline deadline, bool spin);
   void release(HandleCell& cell);
   std::uint32_t runtime() const { return runtime_; }
+  std::uint32_t limit() const { return limit_; }
 
   // ---- the engine
   //
@@ -74,13 +79,14 @@ class Handles {
 
  private:
   static constexpr std::uint32_t cells_per_block = 256;
-  static constexpr std::uint32_t most_blocks = 1 << 14;  // enough for 4 Mi handles that are not released
+  static constexpr std::uint32_t most_blocks = most / cells_per_block;
 
   static constexpr std::uint32_t index_bits = 23;
   static_assert(cells_per_block * most_blocks < 1u << index_bits);
 
   void recycle(HandleCell& cell);
 
+  const std::uint32_t limit_;
   const std::uint32_t runtime_;  // number of the runtime in this process; part of every handle number
   void (*discard_)(void*, Operation*);
   void* discard_context_;

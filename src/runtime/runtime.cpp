@@ -43,7 +43,7 @@ Runtime::Runtime(Parts parts)
       devices_(std::make_shared<devices::Devices>(parts.devices)),
       observers_(std::move(parts.observers)),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
-               &operations_) {
+               &operations_, parts.most_handles) {
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
                layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
   spin_ = cores_for_all(position_);
@@ -306,7 +306,13 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
     }
   }
   HandleCell* cell = handles_.open(static_cast<std::uint32_t>(starts.size()));
-  if (cell == nullptr) panic("four million handles were never released");
+  if (cell == nullptr) {
+    for (const Start& start : starts) give_back(*start.operation);
+    return Error(ErrorCode::out_of_memory,
+                 "'" + starts.front().operation->entry->name +
+                     "' cannot be started: " + std::to_string(handles_.limit()) +
+                     " handles are held, which is the limit; release handles whose operations are done (hvd_release)");
+  }
   Handles::Number number = Handles::number_of(*cell);
   cell->set = starts.front().operation->entry->set;
   for (const Start& start : starts)

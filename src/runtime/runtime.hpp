@@ -50,7 +50,8 @@ class Runtime {
     std::vector<std::shared_ptr<devices::Device>> devices;  // devices in addition to those of the registry
     std::vector<transport::Maker> transports;               // transports in addition to those of the registry
     std::vector<Observer*> observers;                       // observers from the start; they must outlive the runtime
-    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start; ascending, all different
+    std::vector<std::vector<Rank>> sets;         // process sets that exist from the start; ascending, all different
+    std::uint32_t most_handles = Handles::most;  // smaller in tests
   };
   // Collective over the world. Blocks until the links are made or the deadline has passed.
   static Result<std::unique_ptr<Runtime>> start(Parts parts, Deadline deadline);

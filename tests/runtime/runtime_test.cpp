@@ -38,6 +38,11 @@ class Rig {
     parts.threads = ensemble.hub;
     parts.observers = std::move(observers);
     parts.net = std::move(net);
+    begin(std::move(parts));
+  }
+  explicit Rig(Runtime::Parts parts) { begin(std::move(parts)); }
+
+  void begin(Runtime::Parts parts) {
     auto started = Runtime::start(std::move(parts), Deadline::after(start_time));
     if (!started) {
       ADD_FAILURE() << started.error().message;
@@ -493,6 +498,39 @@ TEST_P(ThreeRanks, survives_changing_signatures_in_random_order) {
       }
     });
   }
+}
+
+TEST(Runtime, refuses_to_start_beyond_the_limit_of_handles_and_goes_on_when_some_are_released) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  run_ranks(ensemble, [&](RankThread& thread) {
+    Runtime::Parts parts;
+    parts.world = ensemble.world;
+    parts.world.rank = thread.rank();
+    parts.threads = ensemble.hub;
+    parts.most_handles = 256;
+    Rig rig(std::move(parts));
+    float data = 1;
+    std::vector<Handles::Number> held;
+    for (int i = 0; i < 256; ++i) {
+      auto started = rig.start({{Rig::floats(1), "gradient", &data, &data}});
+      ASSERT_TRUE(started) << started.error().message;
+      HandleCell* cell = rig.runtime->handles().find(*started);
+      EXPECT_TRUE(rig.runtime->wait(*cell, Deadline::after(std::chrono::seconds(60))));
+      held.push_back(*started);
+    }
+    for (int i = 0; i < 2; ++i) {  // also the second time, so the first one has left the name free
+      auto refused = rig.start({{Rig::floats(1), "gradient", &data, &data}});
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
+      EXPECT_EQ(refused.error().message,
+                "'gradient' cannot be started: 256 handles are held, which is the limit; release handles whose "
+                "operations are done (hvd_release)");
+    }
+    for (Handles::Number number : held) rig.finish(number);
+    std::vector<float> more = {1};
+    EXPECT_EQ(rig.allreduce("gradient", more), "");
+    EXPECT_EQ(more[0], 2);
+  });
 }
 
 TEST(Runtime, refuses_a_name_that_is_in_flight_and_the_first_one_still_completes) {
