@@ -90,7 +90,7 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
   bool cached = !signature.transient && settings_.cache_capacity > 0;
   it.signature.transient = !cached;
   if (cached) {
-    it.recent = recently_used_.insert(recently_used_.end(), slot);
+    it.recent = scheduled_next_.insert(scheduled_next_.end(), slot);
     slot_of_.emplace(it.name, slot);
   }
   emit(GiveRecord{slot, it.name, it.signature});
@@ -110,7 +110,7 @@ void Coordinator::all_arrived(SlotId slot) {
   Slot& it = at(slot);
   if (it.state != SlotState::live || shut_down_) return;
   if (!joined_.empty() && refuse_for_joined(it.name, it.signature)) return evict(slot);
-  recently_used_.splice(recently_used_.end(), recently_used_, it.recent);
+  scheduled_next_.splice(scheduled_next_.end(), recently_used_, it.recent);
   make_ready(slot);
 }
 
@@ -140,10 +140,7 @@ void Coordinator::end(SlotId slot) {
 // Removes ops from the cache while it exceeds its capacity. Ready ops keep their slots until they are scheduled, so the
 // cache may stay too large for a while.
 void Coordinator::shrink_cache() {
-  for (auto it = recently_used_.begin(); it != recently_used_.end() && over_capacity();) {
-    SlotId slot = *it++;
-    if (at(slot).state == SlotState::live) evict(slot);
-  }
+  while (!recently_used_.empty() && over_capacity()) evict(recently_used_.front());
 }
 
 void Coordinator::read_by_all(std::uint64_t records) {
@@ -215,8 +212,8 @@ void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
   batch_.clear();
   const Signature& kind = at(ready.slots.front()).signature;
   std::int64_t bytes = 0;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < ready.slots.size(); ++i) {
+  std::size_t kept = 0, looked_at = kind.row().fuses() ? ready.slots.size() : 1;
+  for (std::size_t i = 0; i < looked_at; ++i) {
     SlotId slot = ready.slots[i];
     Slot& it = at(slot);
     bool fits = i == 0 || (may_share(kind, it.signature) && bytes + it.bytes <= settings_.fusion_threshold_bytes);
@@ -227,12 +224,18 @@ void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
     bytes += it.bytes;
     batch_.push_back(slot);
   }
-  ready.slots.resize(kept);
+  ready.slots.erase(ready.slots.begin() + static_cast<std::ptrdiff_t>(kept),
+                    ready.slots.begin() + static_cast<std::ptrdiff_t>(looked_at));
   ready.bytes -= bytes;
   emit(BatchRecord{Sequence{sequence_++}, set, batch_});
   for (SlotId slot : batch_) {
-    if (at(slot).signature.transient) end(slot);
-    else at(slot).state = SlotState::live;
+    Slot& it = at(slot);
+    if (it.signature.transient) {
+      end(slot);
+    } else {
+      it.state = SlotState::live;
+      recently_used_.splice(recently_used_.end(), scheduled_next_, it.recent);
+    }
   }
 }
 

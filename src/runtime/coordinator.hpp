@@ -92,7 +92,7 @@ class Coordinator {
     Signature signature;
     std::int64_t bytes = 0;
     Ready* ready = nullptr;              // the list of the op's set
-    std::list<SlotId>::iterator recent;  // place of the slot in recently_used_, if the operation is cached
+    std::list<SlotId>::iterator recent;  // place of the slot in one of the lists of cached slots, if it is cached
   };
   struct Ended {
     SlotId slot;
@@ -110,7 +110,9 @@ class Coordinator {
   void evict(SlotId slot);
   void evict_all_of(ProcessSetId set);
   void shrink_cache();
-  bool over_capacity() const { return static_cast<std::int64_t>(recently_used_.size()) > settings_.cache_capacity; }
+  bool over_capacity() const {
+    return static_cast<std::int64_t>(recently_used_.size() + scheduled_next_.size()) > settings_.cache_capacity;
+  }
   bool may_share(const Signature& first, const Signature& other) const;
   void take_batch(ProcessSetId set, Ready& ready);
 
@@ -120,8 +122,10 @@ class Coordinator {
   std::vector<Slot> slots_;
   std::vector<SlotId> free_;
   std::deque<Ended> ended_;
-  std::map<OpName, SlotId, OrderOfNames> slot_of_;    // names that have a slot
-  std::list<SlotId> recently_used_;                   // cached slots, oldest first
+  std::map<OpName, SlotId, OrderOfNames> slot_of_;  // names that have a slot
+  // The cached slots: those of ops that may be evicted, oldest first, and those of ready ops. They are apart, so that
+  // making room never looks at ready ops, of which there may be as many as slots.
+  std::list<SlotId> recently_used_, scheduled_next_;
   std::deque<std::pair<OpName, Signature>> starved_;  // agreed ops for which no slot is free yet
   std::map<ProcessSetId, Ready> ready_;
   std::vector<SlotId> batch_;

@@ -142,6 +142,23 @@ TEST(Coordinator, evicts_the_least_recently_used_op_over_capacity) {
   EXPECT_EQ(f.log.take(), (Lines{"give 2 c", "evict 1"}));
 }
 
+// If making room looked at ready ops, too, the time would grow with the square of their number: this test would take
+// minutes.
+TEST(Coordinator, makes_room_without_looking_at_all_ops_that_are_ready) {
+  constexpr int capacity = 150'000, names = 2 * capacity;
+  Fixture f(1 << 30, capacity, names + 1);
+  for (int i = 0; i < names; ++i) f.everybody_votes(std::to_string(i), floats({1}));
+  f.coordinator.schedule(0);
+  f.log.take();
+  f.coordinator.contest("0");
+  f.everybody_votes("next", floats({1}));
+  const Lines lines = f.log.take();
+  ASSERT_EQ(lines.size(), 2u + capacity);
+  EXPECT_EQ(lines[0], "evict 0");
+  EXPECT_EQ(lines[1], "give " + std::to_string(names) + " next");
+  EXPECT_EQ(lines[2], "evict 1") << "the oldest";
+}
+
 TEST(Coordinator, adds_a_set_of_more_ranks_than_a_list_of_them_in_a_request_could_name) {
   std::vector<Rank> ranks;
   for (int rank = 1; rank < 20'000; rank += 2) ranks.emplace_back(rank);
