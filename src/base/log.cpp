@@ -11,6 +11,8 @@
 #include <ctime>
 #include <string>
 
+#include "base/source_file.hpp"
+
 namespace hvd::log {
 
 namespace {
@@ -22,11 +24,6 @@ std::atomic<int> rank_label{-1};
 std::string_view text_of(Level level) {
   constexpr std::string_view names[] = {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"};
   return names[static_cast<std::size_t>(level)];
-}
-
-std::string_view last_component(std::string_view path) {
-  auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
 // Returns text such as "2026-01-31 23:59:59.000001: ".
@@ -81,7 +78,7 @@ void write(Level level, std::string_view text, std::source_location where) {
   if (!time_hidden.load(std::memory_order_relaxed)) line += time_prefix();
   line += text_of(level);
   line += ' ';
-  line += last_component(where.file_name());
+  line += source_file_of(where);
   line += ':' + std::to_string(where.line()) + ']';
   if (int rank = rank_label.load(std::memory_order_relaxed); rank >= 0) line += " [" + std::to_string(rank) + ']';
   line += ": ";

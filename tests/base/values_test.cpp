@@ -11,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/group.hpp"
+#include "base/panic.hpp"
 #include "base/result.hpp"
 #include "base/spelling.hpp"
 #include "base/tensor_view.hpp"
@@ -132,6 +133,10 @@ TEST(DataType, has_a_size_and_the_name_that_horovod_gives_it) {
     std::size_t bits = digits == std::string::npos ? 8 : std::stoul(name.substr(digits));
     EXPECT_EQ(size_of(static_cast<DataType>(i)) * 8, bits) << name;
   }
+}
+
+TEST(Panic, names_the_file_without_the_folder_of_the_machine_that_compiled_it) {
+  EXPECT_DEATH(panic("impossible"), "internal error at values_test\\.cpp:[0-9]+: impossible");
 }
 
 TEST(Names, of_verbs_ops_and_errors_are_words_for_messages) {

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
+#include "base/cut_text.hpp"
 #include "base/overloaded.hpp"
 #include "checkpoint/element_type.hpp"
 
@@ -24,11 +26,10 @@ std::string number(double value) {
 
 // Returns the beginning of a text, without line feeds and cut only between whole letters of UTF-8.
 std::string in_one_line(const std::string& text) {
-  std::size_t most = 60;
-  while (most > 0 && most < text.size() && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  const std::string_view shown = cut_text(text, 60);
   std::string line;
-  for (char letter : text.substr(0, most)) line += letter == '\n' ? std::string("\\n") : std::string(1, letter);
-  return text.size() > most ? line + "…" : line;
+  for (char letter : shown) line += letter == '\n' ? std::string("\\n") : std::string(1, letter);
+  return shown.size() < text.size() ? line + "…" : line;
 }
 
 // Returns the element as a number; nullopt for types whose differences have no size.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/cut_text.hpp"
 #include "native/posix/tcp_socket.hpp"
 
 namespace hvd::transport::tcp {
@@ -291,7 +292,7 @@ void Stream::fail(End end) {
 
 void Stream::tell_abort(const std::string& why) {
   if (!is_open() || !can_send_ || sent_ > 0) return;
-  std::string_view text = std::string_view(why).substr(0, longest_abort_reason);
+  std::string_view text = cut_text(why, longest_abort_reason);
   Header header;
   header.bytes = text.size();
   header.kind = Header::Kind::abort;
