@@ -44,4 +44,8 @@ hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t foun
                                                "; set it to sizeof(" + name + "), here " + std::to_string(expected));
 }
 
+hvd_status missing_struct(const char* name) {
+  return fail(ErrorCode::invalid_argument, std::string("expected a ") + name + "; got null");
+}
+
 }  // namespace hvd::api

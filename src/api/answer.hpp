@@ -22,6 +22,7 @@ hvd_status fail(const Error& error);
 // id in every function; a timeout has the function's id `of_timeout`, and everything else its id `otherwise`.
 std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout);
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found);
+hvd_status missing_struct(const char* name);
 
 // Copies the caller's struct into `ours`. The caller's header may be older or newer than ours. Fields that an older
 // struct lacks become zero, which means the default. Fields that only a newer struct has must be zero. `least` is the
@@ -31,8 +32,9 @@ hvd_status copy_in(const char* name, const Struct* given, std::size_t least, Str
   // A value above this limit cannot be a size. It is then the first field of a struct that does not begin with its
   // size.
   constexpr std::size_t most = 4096;
-  std::size_t size = given == nullptr ? 0 : given->struct_size;
-  if (given == nullptr || size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
+  if (given == nullptr) return missing_struct(name);
+  const std::size_t size = given->struct_size;
+  if (size < least || size > most) return wrong_struct(name, sizeof(Struct), size);
   ours = {};
   std::memcpy(&ours, given, std::min(size, sizeof(Struct)));
   ours.struct_size = sizeof(Struct);

@@ -296,9 +296,9 @@ void hvd_checkpoint_close(hvd_checkpoint* opened) {
 hvd_status hvd_checkpoint_get_info(hvd_checkpoint* opened, hvd_checkpoint_info* info) {
   if (opened == nullptr)
     return fail(ErrorCode::invalid_argument, "hvd_checkpoint_get_info needs a checkpoint; got null");
-  if (info == nullptr || info->struct_size < sizeof(hvd_checkpoint_info))
-    return hvd::api::wrong_struct("hvd_checkpoint_info", sizeof(hvd_checkpoint_info),
-                                  info == nullptr ? 0 : info->struct_size);
+  if (info == nullptr) return hvd::api::missing_struct("hvd_checkpoint_info");
+  if (info->struct_size < sizeof(hvd_checkpoint_info))
+    return hvd::api::wrong_struct("hvd_checkpoint_info", sizeof(hvd_checkpoint_info), info->struct_size);
   *info = {info->struct_size,   opened->path.c_str(),    opened->state.size(),     opened->header.file_bytes,
            opened->header.step, opened->header.sequence, opened->header.saved_at_s};
   return HVD_OK;
@@ -307,8 +307,9 @@ hvd_status hvd_checkpoint_get_info(hvd_checkpoint* opened, hvd_checkpoint_info* 
 hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* opened, size_t index, hvd_checkpoint_entry* entry) {
   if (opened == nullptr || index >= opened->state.size())
     return fail(ErrorCode::invalid_argument, "there is no entry " + std::to_string(index) + " of the checkpoint");
-  if (entry == nullptr || entry->struct_size < first_entry_size)
-    return hvd::api::wrong_struct("hvd_checkpoint_entry", sizeof *entry, entry == nullptr ? 0 : entry->struct_size);
+  if (entry == nullptr) return hvd::api::missing_struct("hvd_checkpoint_entry");
+  if (entry->struct_size < first_entry_size)
+    return hvd::api::wrong_struct("hvd_checkpoint_entry", sizeof *entry, entry->struct_size);
   const checkpoint::Entry& found = opened->state[index];
   hvd_checkpoint_entry shown{};
   shown.struct_size = entry->struct_size;

@@ -12,6 +12,7 @@
 
 using hvd::api::fail;
 using hvd::api::last_error;
+using hvd::api::missing_struct;
 using hvd::api::usable;
 using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
@@ -41,8 +42,8 @@ const char* hvd_version(void) {
 
 hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
   if (!usable(runtime)) return why_unusable(runtime);
-  if (world == nullptr || world->struct_size < sizeof(hvd_world))
-    return wrong_struct("hvd_world", sizeof(hvd_world), world == nullptr ? 0 : world->struct_size);
+  if (world == nullptr) return missing_struct("hvd_world");
+  if (world->struct_size < sizeof(hvd_world)) return wrong_struct("hvd_world", sizeof(hvd_world), world->struct_size);
   take_position(runtime->runtime->position(), *world);
   return HVD_OK;
 }

@@ -196,6 +196,8 @@ TEST(Api, names_the_struct_whose_size_was_forgotten) {
   hvd_op* op = nullptr;
   EXPECT_EQ(hvd_prepare(job.get(), &description, &op), HVD_INVALID_ARGUMENT);
   EXPECT_NE(std::string(hvd_last_error()).find("hvd_op_description.struct_size is 0"), std::string::npos);
+  EXPECT_EQ(hvd_get_world(job.get(), nullptr), HVD_INVALID_ARGUMENT);
+  EXPECT_STREQ(hvd_last_error(), "expected a hvd_world; got null");
 }
 
 struct Heard {
