@@ -7,12 +7,17 @@
 // and came back. srun ends the whole step if a process exits without having finalised. Therefore a process has one
 // client in its life and finalises it at exit. All later exchanges use a store that rank 0 serves
 // (store/later_meetings.hpp). The address of that store travels in the first exchange.
+//
+// In a job of horovodrun the later exchanges use horovodrun's local store (store/local_store.hpp). A PMIx client keeps
+// every value that it has put or got until it ends, so a process that starts its runtime again and again would grow.
 #include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
@@ -67,6 +72,9 @@ class Pmix final : public Bootstrap {
     if (!identity) return identity;
     if (is_ours) {
       inner_ = std::move(client);
+      store_address_ = *environment.get(local_store::address_variable);
+      store_secret_ = environment.get(local_store::secret_variable).value_or("");
+      identity_ = *identity;
       return identity;
     }
     foreign_job = new ForeignJob{std::move(client), *identity, {}, false, {}, ::getpid()};
@@ -105,7 +113,8 @@ class Pmix final : public Bootstrap {
   }
 
   std::optional<Result<Cards>> exchange(std::string_view key, const Card& card, Deadline deadline) override {
-    if (foreign_ == nullptr || !foreign_->exchanged) return std::nullopt;
+    if (foreign_ == nullptr) return exchange_in_own_job(key, card, deadline);
+    if (!foreign_->exchanged) return std::nullopt;
     return foreign_->later.exchange(key, card, deadline);
   }
 
@@ -114,8 +123,22 @@ class Pmix final : public Bootstrap {
   }
 
  private:
-  std::unique_ptr<Bootstrap> inner_;  // set by join() in a job of horovodrun
-  ForeignJob* foreign_ = nullptr;     // set by join() in a job of another launcher
+  std::optional<Result<Cards>> exchange_in_own_job(std::string_view key, const Card& card, Deadline deadline) {
+    if (!std::exchange(has_exchanged_, true)) return std::nullopt;
+    auto store = LocalStoreClient::join(store_address_, store_secret_, identity_.rank, identity_.size, deadline);
+    if (!store) return std::move(store.error());
+    auto cards = (*store)->exchange(key, card, deadline);
+    (void)(*store)->leave(deadline);  // another program may take this rank's place before the next exchange
+    return cards;
+  }
+
+  // In a job of horovodrun:
+  std::unique_ptr<Bootstrap> inner_;  // set by join()
+  std::string store_address_, store_secret_;
+  Identity identity_;
+  bool has_exchanged_ = false;  // through PMIx
+
+  ForeignJob* foreign_ = nullptr;  // set by join() in a job of another launcher
 };
 
 }  // namespace

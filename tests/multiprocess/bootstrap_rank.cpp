@@ -3,6 +3,7 @@
 // HOST,HOST…: the expected host of each rank; without them all ranks must be on one host.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -71,6 +72,10 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
     if (hosts.empty() && world->member(Rank{0}).node != world->me().node) return fail(round, "on different nodes");
     if (world->size() > 1 && world->secret.size() != 32) return fail(round, "no secret of the job");
   }
+  // A PMIx client keeps what it has put until it ends. A process that meets again and again must not grow by that.
+  if (expected == "pmix" && !fresh && rounds > 1 && chosen->identity.size > 1 &&
+      chosen->bootstrap->get(chosen->identity.rank, "hvd.meet.1", Deadline::after(std::chrono::seconds(1))))
+    return fail(rounds, "the PMIx client has values of the second meeting");
   return 0;
 }
 
