@@ -30,6 +30,8 @@ using Key = std::pair<Rank, Digest>;
 
 // If a listener found no free descriptor, it is tried again after this time.
 constexpr std::chrono::milliseconds listener_pause{200};
+// A peer that has not connected for this time is looked for. If nobody listens at its addresses any more, it is gone.
+constexpr std::chrono::seconds longest_silence{10};
 
 // Returns the interface of this host that the connection uses. Empty if it is not known.
 std::string interface_of(int socket) {
@@ -45,10 +47,16 @@ std::string interface_of(int socket) {
 }  // namespace
 
 struct NetPeers::State {
+  struct Missing {
+    std::string name;  // for people
+    Clock::time_point since;
+  };
   State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll,
         posix::FileDescriptor eventfd)
       : world(the_world),
         patience(milliseconds_of(config.peer_timeout_s)),
+        look_after(std::clamp<std::chrono::milliseconds>(milliseconds_of(config.start_timeout_s) / 3,
+                                                         std::chrono::milliseconds(1), longest_silence)),
         credentials(the_world),
         listeners(std::move(listener.sockets_)),
         addresses(listener.addresses_),
@@ -64,6 +72,7 @@ struct NetPeers::State {
   void handle(const epoll_event& event);
   bool take_requests();
   void look_at_stalls(Clock::time_point now);
+  void look_for_peers(Clock::time_point now);
   void stop_listening() const;
   void hand_out();
   void admit();
@@ -77,6 +86,7 @@ struct NetPeers::State {
 
   const World& world;
   const std::chrono::milliseconds patience;
+  const std::chrono::milliseconds look_after;  // so long a peer may not connect until it is looked for
   const tcp::Credentials credentials;
   const std::vector<posix::FileDescriptor> listeners;
   const std::vector<posix::InterfaceAddress> addresses;
@@ -87,9 +97,9 @@ struct NetPeers::State {
   mutable std::mutex mutex;  // guards the members below
   std::map<Key, posix::FileDescriptor> arrived;
   std::map<Key, Error> failed;
-  std::map<Key, std::string> missing;  // connections that are asked for and not made yet; the text is for people
-  std::vector<Key> requests;           // connections that must be dialled
-  std::set<int> handed_out;            // sockets that children must not keep
+  std::map<Key, Missing> missing;  // connections that are asked for and not made yet
+  std::vector<Key> requests;       // connections that must be dialled
+  std::set<int> handed_out;        // sockets that children must not keep
   tcp::Stalls stalls{patience};
   posix::WaitWord* wake = nullptr;
   bool has_to_stop = false;
@@ -98,7 +108,8 @@ struct NetPeers::State {
   // Used only by the watcher's thread:
   tcp::Strangers strangers;
   tcp::Dialer dialer;
-  std::optional<Clock::time_point> listeners_resume, next_look_at_stalls;
+  std::optional<Clock::time_point> listeners_resume, next_look_at_stalls, next_look_for_peers;
+  std::map<Rank, Clock::time_point> looked_for;  // when each peer was looked for last
   std::thread watcher;
 };
 
@@ -164,9 +175,9 @@ Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std
     return socket;
   }
   if (auto found = state_->failed.find(key); found != state_->failed.end()) return found->second;
-  if (!state_->missing.emplace(key, name).second || peer > state_->world.rank)
+  if (!state_->missing.try_emplace(key, State::Missing{std::string(name), Clock::now()}).second)
     return std::optional<posix::FileDescriptor>();
-  state_->requests.push_back(key);
+  if (peer < state_->world.rank) state_->requests.push_back(key);
   lock.unlock();
   state_->poke();
   return std::optional<posix::FileDescriptor>();
@@ -177,13 +188,13 @@ std::string NetPeers::describe_missing() const {
   constexpr std::size_t most_named = 4;
   std::string text;
   std::size_t count = 0;
-  for (const auto& [key, name] : state_->missing) {
+  for (const auto& [key, missing] : state_->missing) {
     if (++count > most_named) continue;
     const Rank peer = key.first;
     text += (text.empty() ? "" : "; ") + hvd::describe(state_->world, peer);
     if (peer < state_->world.rank) text += " has not answered yet at " + state_->world.member(peer).endpoints;
     else text += " has not connected yet to " + state_->world.me().endpoints;
-    text += " (" + name + ")";
+    text += " (" + missing.name + ")";
   }
   if (count > most_named) text += "; and " + std::to_string(count - most_named) + " more";
   return text;
@@ -255,6 +266,7 @@ void NetPeers::State::watch() {
     if (take_requests()) stop_listening();
     Clock::time_point now = Clock::now();
     strangers.drop_late(now);
+    look_for_peers(now);
     dialer.step(now);
     look_at_stalls(now);
     if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
@@ -312,6 +324,25 @@ void NetPeers::State::look_at_stalls(Clock::time_point now) {
   next_look_at_stalls = stalls.next_deadline();
 }
 
+// Looks for the peers that should have connected long ago. A rank that died before it connected is noticed by nobody
+// else if it was alone on its node.
+void NetPeers::State::look_for_peers(Clock::time_point now) {
+  std::lock_guard lock(mutex);
+  next_look_for_peers.reset();
+  for (const auto& [key, asked] : missing) {
+    const Rank peer = key.first;
+    if (peer < world.rank || arrived.contains(key) || failed.contains(key)) continue;
+    auto last = looked_for.find(peer);
+    Clock::time_point due = (last == looked_for.end() ? asked.since : std::max(asked.since, last->second)) + look_after;
+    if (due <= now) {
+      looked_for.insert_or_assign(peer, now);
+      dialer.look_for(peer);
+      due = now + look_after;
+    }
+    next_look_for_peers = next_look_for_peers ? std::min(*next_look_for_peers, due) : due;
+  }
+}
+
 void NetPeers::State::stop_listening() const {
   for (const auto& socket : listeners) {
     queue.remove(socket.get());
@@ -325,6 +356,12 @@ void NetPeers::State::hand_out() {
   std::lock_guard lock(mutex);
   if (is_severed) return;
   for (auto& each : outcomes) {
+    if (each.is_look) {
+      if (each.connection) continue;
+      for (const auto& [key, asked] : missing)
+        if (key.first == each.peer) failed.insert_or_assign(key, each.connection.error());
+      continue;
+    }
     Key key{each.peer, each.name};
     if (each.connection) arrived.insert_or_assign(key, std::move(*each.connection));
     else failed.insert_or_assign(key, std::move(each.connection.error()));
@@ -345,7 +382,8 @@ void NetPeers::State::admit() {
 
 int NetPeers::State::milliseconds_to_wait() const {
   std::optional<Clock::time_point> next;
-  for (auto deadline : {strangers.next_deadline(), dialer.next_deadline(), listeners_resume, next_look_at_stalls})
+  for (auto deadline :
+       {strangers.next_deadline(), dialer.next_deadline(), listeners_resume, next_look_at_stalls, next_look_for_peers})
     if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
   if (!next) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();

@@ -148,6 +148,11 @@ std::optional<posix::FileDescriptor> NodePeers::take(std::string_view name) {
   return descriptor;
 }
 
+std::optional<Rank> NodePeers::first_lost() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->lost.empty() ? std::nullopt : std::optional(state_->lost.front());
+}
+
 void NodePeers::set_wake(posix::WaitWord* wake) {
   std::lock_guard lock(state_->mutex);
   state_->wake = wake;

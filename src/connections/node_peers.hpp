@@ -50,6 +50,8 @@ class NodePeers {
   // reported by on_lost().
   Status offer(const Group& group, std::string_view name, int descriptor);
   std::optional<posix::FileDescriptor> take(std::string_view name);
+  // Returns a peer that was lost and has not been reported to on_lost() yet, if there is one.
+  std::optional<Rank> first_lost() const;
   // Sets the word that is posted when something has arrived or a peer was lost. After the call the previous word is not
   // touched.
   void set_wake(posix::WaitWord* wake);

@@ -48,6 +48,10 @@ Result<std::shared_ptr<void>> NodeMemory::map_together(const std::string& name, 
     std::optional<posix::FileDescriptor> descriptor;
     while (!(descriptor = peers_->take(name))) {
       if (auto reason = ended_()) return *reason;
+      if (auto lost = peers_->first_lost())  // nobody else asks before the engine runs
+        return Error(ErrorCode::peer_lost, describe(world_, *lost) +
+                                               " ended before the links between the ranks were made. Look at that "
+                                               "rank's own output for the cause");
       if (deadline.passed())
         return Error(ErrorCode::timeout,
                      describe(world_, Rank{0}) + " did not hand over the memory '" + name + "' in time");

@@ -177,6 +177,41 @@ TEST(NetPeers, a_peer_that_is_gone_is_named_with_every_address_and_what_it_said)
   EXPECT_NE(message.find("HOROVOD_GLOO_IFACE"), std::string::npos) << message;
 }
 
+TEST(NetPeers, a_peer_that_ended_before_it_connected_is_not_waited_for) {
+  Config config = loopback_config();
+  config.start_timeout_s = 1;
+  NetRanks ranks(2, config);
+  ranks[1].peers.reset();  // as if its process had ended
+  auto connection = ranks[0].connection(1, "a");
+  ASSERT_FALSE(connection);
+  EXPECT_EQ(connection.error().code, ErrorCode::peer_lost);
+  EXPECT_NE(connection.error().message.find("does not listen any more"), std::string::npos)
+      << connection.error().message;
+  EXPECT_NE(connection.error().message.find(ranks.endpoint(1).text()), std::string::npos);
+}
+
+TEST(NetPeers, a_peer_that_still_listens_is_waited_for_however_often_it_is_looked_for) {
+  Config config = loopback_config();
+  config.start_timeout_s = 0.003;  // the peer is looked for every millisecond
+  NetRanks ranks(2, config);
+  posix::FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof here;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&here), length), 0);
+  ASSERT_EQ(::listen(listener.get(), 16), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&here), &length), 0);
+  ranks[0].world.members[1].endpoints = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+  for (int looks = 0; looks < 5; ++looks) {
+    auto asked = ranks[0].peers->connection(Rank{1}, "a");
+    ASSERT_TRUE(asked) << asked.error().message;
+    EXPECT_FALSE(*asked);
+    posix::FileDescriptor look(::accept(listener.get(), nullptr, nullptr));
+    ASSERT_TRUE(look);
+  }
+}
+
 TEST(NetPeers, a_peer_without_an_address_cannot_be_reached) {
   NetRanks ranks(2);
   ranks[1].world.members[0].endpoints = "";

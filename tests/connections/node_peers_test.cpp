@@ -208,6 +208,50 @@ TEST(NodePeers, name_the_ranks_that_did_not_come) {
   EXPECT_NE(peers.error().message.find("rank 2"), std::string::npos);
 }
 
+TEST(NodePeers, do_not_wait_for_a_rank_whose_process_ended_before_it_came) {
+  World world = testing::made_up_world({2});
+  std::vector<PeerListener> listeners;
+  for (auto& member : world.members) {
+    listeners.push_back(std::move(*PeerListener::open()));
+    member.address = listeners.back().address();
+    member.process_space = "of this test";
+  }
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[1]);
+    char nothing;
+    ::_exit(::read(ends[0], &nothing, 1) == 0 ? 0 : 1);
+  }
+  world.members[1].pid = child;
+  std::jthread ends_the_child([&] { ::close(ends[1]); });
+  auto peers = NodePeers::meet(world, testing::everybody(world), std::move(listeners[0]),
+                               Deadline::after(std::chrono::seconds(100)));
+  ASSERT_FALSE(peers);
+  EXPECT_EQ(peers.error().code, ErrorCode::peer_lost);
+  EXPECT_NE(peers.error().message.find("rank 1"), std::string::npos) << peers.error().message;
+  EXPECT_NE(peers.error().message.find("ended before it was connected"), std::string::npos) << peers.error().message;
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+}
+
+TEST(NodePeers, tell_who_was_lost_before_anybody_listens_for_losses) {
+  auto statuses = run_processes(2, [](RankProcess& process) {
+    auto peers = meet(process);
+    if (process.world.rank == Rank{1}) return 0;  // without leaving
+    posix::WaitWord wake;
+    peers->set_wake(&wake);
+    while (!peers->first_lost()) {
+      auto announced = wake.announce();
+      if (!peers->first_lost()) wake.sleep(announced, posix::WaitWord::forever);
+      else wake.retract();
+    }
+    return peers->first_lost() == Rank{1} ? 0 : 1;
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
 TEST(NodePeers, alone_on_a_node_need_no_thread) {
   World world = testing::made_up_world({1});
   auto threads_now = [] {

@@ -27,12 +27,21 @@ Dialer::Dialer(const World& world, const Credentials& credentials, const EventQu
     : world_(world), credentials_(credentials), queue_(queue), settings_(std::move(settings)) {}
 
 void Dialer::dial(Rank peer, const Digest& name) {
+  add(peer, name);
+}
+
+void Dialer::look_for(Rank peer) {
+  add(peer, {}).is_look = true;
+}
+
+Dialer::Dial& Dialer::add(Rank peer, const Digest& name) {
   Dial& dial = dials_.emplace_back();
   dial.peer = peer;
   dial.name = name;
   dial.endpoints = posix::by_nearness(posix::parse_endpoints(world_.member(peer).endpoints), settings_.own);
   dial.troubles.resize(dial.endpoints.size());
   dial.began = dial.next_begin = Clock::now();
+  return dial;
 }
 
 void Dialer::move(std::uint64_t number) {
@@ -83,6 +92,10 @@ void Dialer::move(Dial& dial, std::list<Try>::iterator attempt) {
   if (!attempt->talk) {
     int error = posix::outcome_of_connecting(attempt->connecting.get());
     if (error != 0) return fail(dial, attempt, errno_text(error), may_recover(error));
+    if (dial.is_look) {
+      dial.outcome = posix::FileDescriptor();
+      return forget_all(dial);
+    }
     auto prepared = posix::prepare_connection(attempt->connecting.get(), settings_.patience);
     if (!prepared) return fail(dial, attempt, prepared.error().message, false);
     queue_.change(attempt->connecting.get(), EPOLLIN, Source::dial, attempt->number);
@@ -117,9 +130,13 @@ void Dialer::fail(Dial& dial, std::list<Try>::iterator attempt, const std::strin
 
 void Dialer::end_round(Dial& dial, Clock::time_point now) {
   ++dial.rounds;
+  if (dial.is_look && (dial.endpoints.empty() || dial.may_recover)) {
+    dial.outcome = posix::FileDescriptor();  // this does not tell that the peer is gone
+    return;
+  }
   if (dial.endpoints.empty() || now - dial.began >= settings_.patience ||
       (!dial.may_recover && dial.rounds >= most_refusals)) {
-    dial.outcome = unreachable(dial);
+    dial.outcome = dial.is_look ? gone(dial) : unreachable(dial);
     return;
   }
   dial.next = 0;
@@ -130,7 +147,11 @@ void Dialer::end_round(Dial& dial, Clock::time_point now) {
 void Dialer::succeed(Dial& dial, Try& attempt) {
   queue_.remove(attempt.talk->descriptor());
   dial.outcome = attempt.talk->take_socket();
-  for (Try& other : dial.tries) forget(other);
+  forget_all(dial);
+}
+
+void Dialer::forget_all(Dial& dial) {
+  for (Try& attempt : dial.tries) forget(attempt);
   dial.tries.clear();
 }
 
@@ -154,7 +175,7 @@ std::vector<Dialer::Outcome> Dialer::take_outcomes() {
   for (auto dial = dials_.begin(); dial != dials_.end();) {
     auto current = dial++;
     if (!current->outcome) continue;
-    outcomes.push_back({current->peer, current->name, std::move(*current->outcome)});
+    outcomes.push_back({current->peer, current->name, std::move(*current->outcome), current->is_look});
     dials_.erase(current);
   }
   return outcomes;
@@ -171,6 +192,16 @@ Error Dialer::unreachable(const Dial& dial) const {
   message +=
       ". Is the host up, does the rank still run (see its own output), does a firewall let the port through "
       "(HOROVOD_PORT_RANGE), is it the right network (HOROVOD_GLOO_IFACE)?";
+  return {ErrorCode::peer_lost, message};
+}
+
+Error Dialer::gone(const Dial& dial) const {
+  std::string message = describe(world_, dial.peer) + " does not listen any more";
+  for (std::size_t i = 0; i < dial.endpoints.size(); ++i)
+    message += (i == 0 ? ": " : "; ") + dial.endpoints[i].text() + ": " + dial.troubles[i];
+  message +=
+      ". It ended, or gave up its start, before it had connected to this rank. Look at that rank's own output for the "
+      "cause";
   return {ErrorCode::peer_lost, message};
 }
 

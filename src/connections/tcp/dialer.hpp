@@ -8,6 +8,8 @@
 //  3. When all addresses have failed, they are tried again after a pause, because a host may lack some resource for a
 //     moment. The dial has failed after three rounds of clear refusals, or when the peer's time is over. The error
 //     tells the answer of every address.
+//  4. A peer from which this rank waits for a connection can be looked for: it is there if one of its addresses takes a
+//     connection, and gone after three rounds of clear refusals.
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -37,11 +39,13 @@ class Dialer {
     Rank peer;
     Digest name;
     Result<posix::FileDescriptor> connection;
+    bool is_look = false;  // of look_for(): `connection` is empty, or the error of a peer that is gone
   };
   // All references must outlive it.
   Dialer(const World& world, const Credentials& credentials, const EventQueue& queue, Settings settings);
 
   void dial(Rank peer, const Digest& name);
+  void look_for(Rank peer);
   // Handles an event of Source::dial.
   void move(std::uint64_t number);
   // Does everything that is due. Call it also after dial() and move().
@@ -61,6 +65,7 @@ class Dialer {
   struct Dial {
     Rank peer;
     Digest name;
+    bool is_look = false;
     std::vector<posix::TcpAddress> endpoints;
     std::vector<std::string> troubles;  // what went wrong with each endpoint
     std::list<Try> tries;
@@ -70,6 +75,7 @@ class Dialer {
     Clock::time_point began, next_begin;
     std::optional<Result<posix::FileDescriptor>> outcome;
   };
+  Dial& add(Rank peer, const Digest& name);
   void step(Dial& dial, Clock::time_point now);
   void begin(Dial& dial, Clock::time_point now);
   void move(Dial& dial, std::list<Try>::iterator attempt);
@@ -78,7 +84,9 @@ class Dialer {
   void end_round(Dial& dial, Clock::time_point now);
   void succeed(Dial& dial, Try& attempt);
   void forget(Try& attempt);
+  void forget_all(Dial& dial);
   Error unreachable(const Dial& dial) const;
+  Error gone(const Dial& dial) const;
   std::optional<posix::TcpAddress> own_address_for(const posix::TcpAddress& there) const;
 
   const World& world_;

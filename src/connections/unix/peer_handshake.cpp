@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "native/posix/process_end.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::connections {
@@ -53,6 +56,8 @@ class Handshake {
       hear_strangers();
       HVD_RETURN_IF_ERROR(hear_lower_seats());
       if (std::all_of(is_greeted_.begin(), is_greeted_.end(), [](bool greeted) { return greeted; })) break;
+      if (ended_ && !is_greeted_[*ended_]) return ended_before_it_came(*ended_);
+      ended_.reset();
       if (deadline.passed()) return late();
       wait(deadline);
     }
@@ -158,14 +163,41 @@ class Handshake {
     return {};
   }
 
-  void wait(Deadline deadline) const {
+  // Lower seats are noticed when their sockets end. Higher seats connect to us, so only their processes can be watched
+  // until they have. `ended_` is checked after one more look at what came: a rank may greet and end at once.
+  void wait(Deadline deadline) {
+    watch_higher_seats();
+    if (ended_) return;
     std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
     for (const auto& socket : strangers_) watched.push_back({socket.get(), POLLIN, 0});
     for (std::size_t seat = 0; seat < static_cast<std::size_t>(node_.me.value); ++seat) {
       if (!is_greeted_[seat] && connections_[seat]) watched.push_back({connections_[seat].get(), POLLIN, 0});
     }
+    const std::size_t first_process = watched.size();
+    for (const auto& [seat, process] : processes_) watched.push_back({process.get(), POLLIN, 0});
     auto left = std::min<std::int64_t>(deadline.left().count() + 1, has_to_retry_ ? retry_ms : 60'000);
     ::poll(watched.data(), watched.size(), static_cast<int>(left));
+    for (std::size_t i = 0; i < processes_.size() && !ended_; ++i)
+      if (watched[first_process + i].revents != 0) ended_ = processes_[i].first;
+  }
+
+  // Watches the processes of the higher seats that have not come. Where that is not possible, the deadline decides.
+  void watch_higher_seats() {
+    std::erase_if(processes_, [this](const auto& each) { return is_greeted_[each.first]; });
+    if (std::exchange(is_watching_, true) || world_.me().process_space.empty()) return;
+    for (std::size_t seat = 0; seat < is_greeted_.size(); ++seat) {
+      if (is_greeted_[seat] || static_cast<int>(seat) < node_.me.value) continue;
+      if (!world_.can_see_process_of(rank_at(seat))) continue;
+      auto process = posix::handle_of_process(world_.member(rank_at(seat)).pid);
+      if (process) processes_.emplace_back(seat, std::move(process));
+      else if (errno == ESRCH) ended_ = seat;
+    }
+  }
+
+  Error ended_before_it_came(std::size_t seat) const {
+    return {ErrorCode::peer_lost, describe(world_, rank_at(seat)) +
+                                      " ended before it was connected with the other ranks of its node. Look at that "
+                                      "rank's own output for the cause"};
   }
 
   Error late() const {
@@ -184,6 +216,9 @@ class Handshake {
   std::vector<posix::FileDescriptor> connections_;  // one connection for each seat
   std::vector<bool> is_greeted_;                    // for each seat: true if its greeting has come
   std::vector<posix::FileDescriptor> strangers_;    // accepted connections whose greeting has not come yet
+  std::vector<std::pair<std::size_t, posix::FileDescriptor>> processes_;  // higher seats that have not come
+  bool is_watching_ = false;
+  std::optional<std::size_t> ended_;  // a seat whose process has ended
   bool has_to_retry_ = false;
   int dropped_ = 0;
 };
