@@ -33,6 +33,10 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
+// The C enums are cast to ours.
+static_assert(HVD_FLOAT64 + 1 == hvd::data_type_count && HVD_CUDA + 1 == hvd::device_kind_count &&
+              HVD_JOIN == static_cast<int>(hvd::Verb::join));
+
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   signature.prescale = description.prescale;
   signature.postscale = description.postscale;

@@ -1,12 +1,12 @@
 #include "base/collective.hpp"
 
-#include <cstddef>
+#include "base/reduce_op.hpp"
 
 namespace hvd {
 
 const char* name_of(ReduceOp op) noexcept {
-  constexpr const char* names[] = {"sum", "min", "max", "product"};
-  return names[static_cast<std::size_t>(op)];
+  const auto row = row_of(op);
+  return row ? row->name : "an unknown operation";
 }
 
 }  // namespace hvd

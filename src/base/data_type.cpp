@@ -1,11 +1,49 @@
 #include "base/data_type.hpp"
 
+#include <optional>
+
+#include "base/closed_set.hpp"
+
 namespace hvd {
 
+namespace {
+
+struct DataTypeRow {
+  const char* name;
+  std::size_t bytes;
+};
+
+constexpr std::optional<DataTypeRow> row_of(DataType type) {
+  switch (type) {
+    case DataType::boolean: return DataTypeRow{"bool", 1};
+    case DataType::u8: return DataTypeRow{"uint8", 1};
+    case DataType::i8: return DataTypeRow{"int8", 1};
+    case DataType::u16: return DataTypeRow{"uint16", 2};
+    case DataType::i16: return DataTypeRow{"int16", 2};
+    case DataType::i32: return DataTypeRow{"int32", 4};
+    case DataType::i64: return DataTypeRow{"int64", 8};
+    case DataType::f16: return DataTypeRow{"float16", 2};
+    case DataType::bf16: return DataTypeRow{"bfloat16", 2};
+    case DataType::f32: return DataTypeRow{"float32", 4};
+    case DataType::f64: return DataTypeRow{"float64", 8};
+  }
+  return std::nullopt;
+}
+
+// size_of() has an array of its own in the header, because it is called for every segment.
+constexpr bool sizes_agree() {
+  for (int type = 0; type < data_type_count; ++type)
+    if (size_of(static_cast<DataType>(type)) != row_of(static_cast<DataType>(type))->bytes) return false;
+  return true;
+}
+static_assert(count_of<DataType>([](DataType type) { return row_of(type); }) == data_type_count);
+static_assert(sizes_agree());
+
+}  // namespace
+
 const char* name_of(DataType type) noexcept {
-  constexpr const char* names[] = {"bool",  "uint8",   "int8",     "uint16",  "int16",  "int32",
-                                   "int64", "float16", "bfloat16", "float32", "float64"};
-  return names[static_cast<std::size_t>(type)];
+  const auto row = row_of(type);
+  return row ? row->name : "unknown";
 }
 
 }  // namespace hvd

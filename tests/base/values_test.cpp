@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/bytes.hpp"
+#include "base/closed_set.hpp"
 #include "base/collective.hpp"
 #include "base/data_type.hpp"
 #include "base/deadline.hpp"
@@ -134,6 +136,17 @@ TEST(DataType, has_a_size_and_the_name_that_horovod_gives_it) {
     EXPECT_EQ(size_of(static_cast<DataType>(i)) * 8, bits) << name;
   }
 }
+
+// A closed set, as base has several.
+enum class Fruit { apple, pear };
+constexpr std::optional<const char*> row_of(Fruit fruit) {
+  switch (fruit) {
+    case Fruit::apple: return "apple";
+    case Fruit::pear: return "pear";
+  }
+  return std::nullopt;
+}
+static_assert(count_of<Fruit>([](Fruit fruit) { return row_of(fruit); }) == 2);  // a third one without a row fails
 
 TEST(Panic, names_the_file_without_the_folder_of_the_machine_that_compiled_it) {
   EXPECT_DEATH(panic("impossible"), "internal error at values_test\\.cpp:[0-9]+: impossible");

@@ -30,6 +30,7 @@ using naive::Bool;
 using naive::F16;
 
 constexpr std::array<ReduceOp, 4> all_ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
+static_assert(all_ops.size() == reduce_op_count);
 
 // An array with a fence of other bytes on each side. A sanitizer or the test itself notices a write outside of the
 // array.
@@ -336,6 +337,15 @@ void check_adasum_kernels() {
             << table.instruction_set << " " << i;
     }
   }
+}
+
+TEST(ReduceKernels, are_there_for_every_type_and_operation_with_every_instruction_set) {
+  for (const KernelTable& table : kernel_tables())
+    for (int type = 0; type < data_type_count; ++type)
+      for (std::size_t op = 0; op < reduce_op_count; ++op)
+        EXPECT_NE(table.at(static_cast<DataType>(type), static_cast<ReduceOp>(op)), nullptr)
+            << table.instruction_set << " " << name_of(static_cast<DataType>(type)) << " "
+            << name_of(static_cast<ReduceOp>(op));
 }
 
 TEST(AdasumKernels, give_the_documented_bits_with_every_instruction_set) {

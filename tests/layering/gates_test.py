@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import closed_sets  # noqa: E402
 import includes  # noqa: E402
 import names  # noqa: E402
 import libc_symbols  # noqa: E402
@@ -66,6 +67,7 @@ class Gates(unittest.TestCase):
         self.assertEqual(includes.faults_of(self.root), [])
         self.assertEqual(names.faults_of(self.root), [])
         self.assertEqual(lines.faults_of(self.root), [])
+        self.assertEqual(closed_sets.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
@@ -145,6 +147,15 @@ class Gates(unittest.TestCase):
         self.write({"README.md": "x" * 121, "src/base/table.cpp": f"// clang-format off\n{'x' * 121}\n",
                     "src/base/fits.cpp": "é" * 120})
         self.assertEqual([fault.split(":")[0] for fault in lines.faults_of(self.root)], sorted(files))
+
+    def test_a_default_in_a_switch_over_a_closed_set_is_found(self):
+        case = "case hvd::ReduceOp::sum: return 1;"
+        inner = "case 2: switch (n) { case 1: break; default: return 0; }"
+        self.write(GOOD | {"src/base/ids.hpp": f"switch (op) {{ {case} {inner} }}\nswitch (n) {{ default: break; }}\n"})
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        self.write({"src/base/ids.hpp": f"\nswitch (op) {{ {case} {inner}\n  default: return 2; }}\n"})
+        found, = closed_sets.faults_of(self.root)
+        self.assertIn("src/base/ids.hpp:2: the switch over ReduceOp has a default", found)
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({

@@ -6,11 +6,10 @@
 #include <span>
 
 #include "base/data_type.hpp"
+#include "base/reduce_op.hpp"
 #include "devices/host/host_kernels.hpp"
 
 namespace hvd::devices {
-
-inline constexpr std::size_t reduce_op_count = 4;
 
 struct KernelTable {
   const char* instruction_set = "";

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Closed sets: fails on a switch over an enum of which every value needs its own case, if the switch has a default. The
+default would take a value that is added later, and nobody would notice.
+
+usage: closed_sets.py ROOT
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from names import files_below  # noqa: E402
+
+CLOSED = ("ReduceOp", "DataType", "DeviceKind", "StopCause", "InCallback")
+KINDS = {".cpp", ".hpp", ".inl"}
+
+
+def bodies_of_switches(text):
+    """Gives the place and the text of every switch, without the switches within it."""
+    for start in re.finditer(r"\bswitch \(", text):
+        begin = text.find("{", start.end())
+        depth, own = 0, ""
+        nested = 0  # the depth at which a switch within this one began; 0 outside of such
+        for at in range(begin, len(text)):
+            if text[at] == "{":
+                depth += 1
+            elif text[at] == "}":
+                depth -= 1
+                if depth == nested:
+                    nested = 0
+                if depth == 0:
+                    break
+            elif not nested and at > begin and text.startswith("switch (", at):
+                nested = depth
+            if not nested:
+                own += text[at]
+        yield start.start(), own
+
+
+def faults_of(root):
+    root = pathlib.Path(root)
+    faults = []
+    closed = re.compile(r"\bcase (?:\w+::)*(" + "|".join(CLOSED) + r")::")
+    for path in files_below(root / "src"):
+        if not path.is_file() or path.suffix not in KINDS:
+            continue
+        text = path.read_text(errors="replace")
+        for at, body in bodies_of_switches(text):
+            found = closed.search(body)
+            if found and re.search(r"\bdefault:", body):
+                line = text.count("\n", 0, at) + 1
+                faults.append(f"{path.relative_to(root)}:{line}: the switch over {found.group(1)} has a default, which "
+                              "would take a new value; name every value")
+    return faults
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (pathlib.Path(sys.argv[1]) / "src").is_dir():
+        sys.exit(__doc__)
+    found = faults_of(sys.argv[1])
+    print("\n".join(found) if found else "no switch over a closed set has a default")
+    sys.exit(1 if found else 0)
