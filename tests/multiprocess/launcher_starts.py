@@ -156,6 +156,14 @@ class Ranks(LauncherTest):
         self.assertEqual(result.stderr, "horovodrun: -np 30 needs 152 open files, but this machine allows 64 (ulimit "
                                         "-Hn): start fewer ranks, or have the limit raised\n")
 
+    def test_start_with_no_more_descriptors_than_they_need(self):
+        result = run_limited(resource.RLIMIT_NOFILE, 40, 40, "-np", "1", "true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run_limited(resource.RLIMIT_NOFILE, 20, 20, "-np", "1", "true")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "horovodrun: -np 1 needs 36 open files, but this machine allows 20 (ulimit "
+                                        "-Hn): have the limit raised\n")
+
     def test_that_get_a_too_long_environment_are_not_started_and_it_is_said_why(self):
         # The kernel allows a quarter of the stack's limit for arguments and environment. Leave less than a rank's own
         # variables need.

@@ -91,7 +91,7 @@ void FrontDoor::set_clock() {
   ::timerfd_settime(clock_.get(), 0, &time, nullptr);
 }
 
-Status make_room_for_descriptors(std::size_t count, const char* what) {
+void make_room_for_descriptors(std::size_t count) {
   // The descriptors that the process may need besides. The limit applies to the highest descriptor, not to their count.
   constexpr std::uint64_t others = 64;
   posix::DescriptorLimit limit = posix::descriptor_limit();
@@ -100,13 +100,7 @@ Status make_room_for_descriptors(std::size_t count, const char* what) {
     needed += static_cast<std::uint64_t>(lowest);
     ::close(lowest);
   }
-  if (limit.soft >= needed) return {};
-  posix::set_descriptor_limit({std::min(needed, limit.hard), limit.hard});
-  if (limit.hard < needed)
-    return Error(ErrorCode::system, std::string(what) + " needs " + std::to_string(needed) +
-                                        " open files, but this machine allows " + std::to_string(limit.hard) +
-                                        " (RLIMIT_NOFILE, ulimit -Hn): start fewer ranks, or have the limit raised");
-  return {};
+  if (limit.soft < needed) posix::set_descriptor_limit({std::min(needed, limit.hard), limit.hard});
 }
 
 }  // namespace hvd::bootstrap

@@ -57,8 +57,8 @@ class FrontDoor {
   bool is_resting_ = false;
 };
 
-// Raises this process's limit of open files (ulimit -n) by `count`, as far as the system allows. The error says what
-// needs the descriptors.
-Status make_room_for_descriptors(std::size_t count, const char* what);
+// Raises this process's limit of open files (ulimit -n) so that `count` connections have room, as far as the system
+// allows. With fewer descriptors connections wait outside.
+void make_room_for_descriptors(std::size_t count);
 
 }  // namespace hvd::bootstrap

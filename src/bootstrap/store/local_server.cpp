@@ -173,7 +173,7 @@ Result<std::unique_ptr<LocalStoreServer>> LocalStoreServer::open(Options options
                           }});
   state->incoming.reserve(store::largest_message);
   auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
-  HVD_RETURN_IF_ERROR(make_room_for_descriptors(places, "the launcher's local store"));
+  make_room_for_descriptors(places);
   auto listening = posix::listen_on_unix_socket();
   if (!listening) return std::move(listening.error());
   state->listening = std::move(*listening);

@@ -259,9 +259,7 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
     doors.push_back(listener.get());
   }
   auto places = static_cast<std::size_t>(state->options.size) + FrontDoor::spare_places;
-  // Usually one rank of each host comes for all ranks of the host. Therefore too few descriptors are an error only if a
-  // connection has to wait outside.
-  (void)make_room_for_descriptors(places, "the store");
+  make_room_for_descriptors(places);
   HVD_RETURN_IF_ERROR(state->door.open(state->events, std::move(doors), places, strangers_time));
   return std::unique_ptr<TcpStoreServer>(new TcpStoreServer(std::move(state)));
 }

@@ -23,7 +23,8 @@ Status raise_descriptor_limit(const JobOptions& options) {
   if (limit.hard < needed)
     return Error(ErrorCode::system, "-np " + std::to_string(ranks) + " needs " + std::to_string(needed) +
                                         " open files, but this machine allows " + std::to_string(limit.hard) +
-                                        " (ulimit -Hn): start fewer ranks, or have the limit raised");
+                                        " (ulimit -Hn): " + (ranks > 1 ? "start fewer ranks, or " : "") +
+                                        "have the limit raised");
   posix::set_descriptor_limit({needed, limit.hard});
   return {};
 }
