@@ -1,5 +1,6 @@
 #pragma once
-// Decides which processors each rank of a node gets. These are pure functions of the machine; native/posix/affinity
+// Shares out one set of processors among ranks of a node (for ranks with different sets: placement). These are pure
+// functions of the machine; native/posix/affinity
 // does the binding.
 #include <span>
 #include <string>

@@ -48,13 +48,16 @@ TEST_P(FixtureMachine, is_read_as_published) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, FixtureMachine,
-                         ::testing::Values(Expected{"summit", 2, 2, 42, 168, 6, 4, "0-3"},
-                                           Expected{"lassen", 2, 2, 40, 160, 4, 4, "8-11"},
-                                           Expected{"polaris", 1, 4, 32, 64, 4, 2, "0,32"},
-                                           Expected{"frontier", 1, 4, 56, 112, 8, 0, "1,65"},
-                                           Expected{"laptop", 1, 1, 2, 4, 1, 1, "0,2"}),
-                         [](const auto& row) { return std::string(row.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Fixtures, FixtureMachine,
+    ::testing::Values(Expected{"summit", 2, 2, 42, 168, 6, 4, "0-3"}, Expected{"lassen", 2, 2, 40, 160, 4, 4, "8-11"},
+                      Expected{"polaris", 1, 4, 32, 64, 4, 2, "0,32"},
+                      Expected{"perlmutter", 1, 4, 64, 128, 4, 4, "0,64"},
+                      Expected{"frontier", 1, 4, 56, 112, 8, 0, "1,65"},
+                      Expected{"dgx_a100", 2, 8, 128, 256, 8, 8, "0,128"},
+                      Expected{"dgx_h100", 2, 2, 112, 224, 8, 8, "0,112"}, Expected{"gb200", 2, 2, 144, 144, 4, 4, "0"},
+                      Expected{"cloud", 1, 1, 24, 48, 4, 1, "0,24"}, Expected{"laptop", 1, 1, 2, 4, 1, 1, "0,2"}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Machine, knows_what_a_gpu_is_near_to) {
   struct Row {

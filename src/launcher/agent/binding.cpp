@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "topology/pinning.hpp"
+#include "topology/placement.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -22,18 +23,18 @@ std::vector<Share> share_processors(int ranks, const Environment& environment, s
   auto machine = topology::read_machine(environment, notices);
   if (!machine) return unbound(ranks, machine.error().message, notices);
   if (!machine->is_this_machine) return unbound(ranks, machine->source + " describes another machine", notices);
-  auto pinning = topology::pin(*machine, {*allowed, ranks, {}});
-  if (!pinning) return unbound(ranks, pinning.error().message, notices);
+  topology::PlacementRequest request;
+  request.ranks.assign(static_cast<std::size_t>(ranks), {*allowed, {}});
+  auto placement = topology::place_ranks(*machine, request);
+  if (!placement) return unbound(ranks, placement.error().message, notices);
 
   std::vector<Share> shares;
-  for (const topology::CpuMask& mask : pinning->masks) {
+  for (const topology::RankPlacement& place : placement->ranks) {
     Share share;
-    share.cpus = mask;
-    auto cores = std::count_if(machine->cores.begin(), machine->cores.end(),
-                               [&](const topology::Core& core) { return core.cpus.overlaps(mask); });
-    share.threads = pinning->shared ? 1 : std::max(1, static_cast<int>(cores));
+    share.cpus = place.cpus;
+    share.threads = place.shares_cores ? 1 : std::max(1, place.cores);
     share.description =
-        topology::describe_binding(*machine, mask) + (pinning->shared ? ", shared with other ranks" : "");
+        topology::describe_binding(*machine, place.cpus) + (place.shares_cores ? ", shared with other ranks" : "");
     shares.push_back(std::move(share));
   }
   return shares;
