@@ -52,7 +52,8 @@ class OnDevice : public ::testing::TestWithParam<Way> {
       auto started = runtime::Runtime::start(std::move(parts), Deadline::after(patience));
       ASSERT_TRUE(started) << started.error().message;
       hvd_runtime runtime{std::move(*started)};
-      const Place place{&runtime, device.get(), stream.get(), thread.rank().value, ensemble.world.size()};
+      testing::Engine::Separate program(device->engine());
+      const Place place{&runtime, device.get(), stream.get(), &program, thread.rank().value, ensemble.world.size()};
       for (std::size_t act = 0; act < acts_of_runtime.size(); ++act) {
         thread.note("act " + std::to_string(act));
         EXPECT_EQ(acts_of_runtime[act](place), "") << "act " << act << " on rank " << place.rank;
@@ -89,8 +90,10 @@ class OnDeviceInProcesses : public ::testing::Test {
   static void play(std::span<const Act> acts_of_runtime) {
     LateDevice& device = device_of_process();
     const auto stream = device.stream().value();
+    testing::Engine::Separate program(device.engine());
     for (int life = 0; life < 2; ++life) {
       Place place;
+      place.program = &program;
       ASSERT_EQ(hvd_init(&place.runtime), HVD_OK) << hvd_last_error();
       hvd_world world{};
       world.struct_size = sizeof world;

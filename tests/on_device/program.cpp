@@ -100,8 +100,13 @@ void finish(const Place& place, hvd_handle handle) {
   hvd_release(place.runtime, handle);
   require(status);
 }
+// Without a stream, the end of the operation tells the program that its memory is free.
+void finish(const Place& place, hvd_handle handle, bool has_stream) {
+  finish(place, handle);
+  if (!has_stream) place.program->is_told();
+}
 void run(const Place& place, const Use& use) {
-  finish(place, start(place, use));
+  finish(place, start(place, use), use.has_stream);
 }
 // Waits for the end of an operation whose callback must be told the same. hvd_last_error() says why it failed.
 hvd_status outcome_of(const Place& place, hvd_handle handle, const Told& told) {
@@ -185,6 +190,7 @@ void keep(const Place& place, const Use& use, const std::vector<std::int64_t>& s
   Told told;
   const hvd_handle handle = start(place, use, &told);
   require(hvd_wait(place.runtime, handle, -1));
+  if (!use.has_stream) place.program->is_told();
   require(told.calls == 1 && told.status == HVD_OK, std::string(use.name) + ": the callback comes first, and once");
   require(told.thread != std::this_thread::get_id(), "a callback ran on the thread that started");
   int dimensions = 0;
@@ -217,7 +223,8 @@ void run_every_verb(const Place& place, int round, bool has_stream) {
     finish(place,
            start(place,
                  {name.c_str(), HVD_ALLREDUCE, {static_cast<std::int64_t>(count)}, in.data(), out.data(), has_stream},
-                 &told));
+                 &told),
+           has_stream);
     require(told.calls == 1 && told.status == HVD_OK, name + ": the callback comes before the handle is done");
     require(read(place, out.data(), count) == sum_of_all(place, count, round), name + ": a wrong sum");
     require(read(place, in.data(), count) == part_of(place.rank, count, round), name + ": the input was changed");
@@ -462,7 +469,9 @@ std::string a_failed_copy_fails_everybody(const Place& place) {
       if (hvd_start(place.runtime, &arguments, 1, &handle) != HVD_OK) {
         why = hvd_last_error();
       } else {
-        if (outcome_of(place, handle, told) != HVD_OK) {
+        const hvd_status outcome = outcome_of(place, handle, told);
+        place.program->is_told();
+        if (outcome != HVD_OK) {
           why = hvd_last_error();
           require_words(told.message, {"failed on the device"});
         }

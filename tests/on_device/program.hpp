@@ -14,6 +14,9 @@ struct Place {
   hvd_runtime* runtime = nullptr;
   testing::LateDevice* device = nullptr;
   void* stream = nullptr;  // the program's own
+  // The program's thread knows of the device only what it has seen, and what the runtime has told it. So a look of the
+  // runtime's threads does not hide a wait that is missing.
+  testing::Engine::Separate* program = nullptr;
   int rank = 0, size = 1;
 };
 testing::LateDevice& device_of_process();
