@@ -42,7 +42,6 @@ inline constexpr std::uint64_t no_address = ~std::uint64_t{0};
 #define HVD_HDF5_CALLS(X)                                                                          \
   X(Outcome, H5open, (void))                                                                       \
   X(Outcome, H5get_libversion, (unsigned*, unsigned*, unsigned*))                                  \
-  X(Outcome, H5is_library_threadsafe, (bool*))                                                     \
   X(Outcome, H5free_memory, (void*))                                                               \
   X(Outcome, H5dont_atexit, (void))                                                                \
   X(Id, H5Fcreate, (const char*, unsigned, Id, Id))                                                \

@@ -102,14 +102,13 @@ Result<std::unique_ptr<Library>> load(const std::string& name) {
   auto loaded = std::make_unique<Library>();
   HVD_RETURN_IF_ERROR(fill(*object, loaded->calls));
   loaded->path = file_of(*object);
-  bool is_made_for_threads = false;
-  if (loaded->calls.H5is_library_threadsafe(&is_made_for_threads) < 0 || !is_made_for_threads) {
-    // If no copy can be made, the library itself is used. That is correct unless h5py uses it at the same time.
-    if (auto copy = open_copy(loaded->path); copy && fill(*copy, loaded->calls)) {
-      object = std::move(copy);
-      loaded->is_private_copy = true;
-      loaded->calls.H5dont_atexit();
-    }
+  // If no copy can be made, the library itself is used. That is correct unless the program uses it at the same time and
+  // it is not made for threads.
+  if (auto copy = open_copy(loaded->path); copy && fill(*copy, loaded->calls)) {
+    object = std::move(copy);
+    // HDF5 1.10 keeps a file that it could not close (a full disk), and crashes when it closes it again at the
+    // process's end.
+    loaded->calls.H5dont_atexit();
   }
   if (loaded->calls.H5open() < 0)
     return Error(ErrorCode::unsupported, loaded->path + " could not be started (H5open failed)");

@@ -2,8 +2,8 @@
 // The HDF5 library of this process. It is found and opened at its first use, and kept until the process ends.
 //
 // The program may have opened another copy before, for example h5py's, or may open one later. Our library is opened for
-// us alone, and its own calls stay inside of it. A copy that is not made for threads is opened a second time, so that
-// nobody else uses the second one. All our calls are made under one lock.
+// us alone, from a copy in memory with a state of its own, and its own calls stay within it. So it need not be made for
+// threads (all our calls are made under one lock), and it does nothing when the process ends.
 #include <mutex>
 #include <string>
 
@@ -17,7 +17,6 @@ struct Library {
   Calls calls;
   std::string path;     // the file that was opened
   std::string version;  // version of the library, "1.10.8"
-  bool is_private_copy = false;
 };
 
 // Opens the library that HOROVOD_HDF5 names, else the first one that the loader finds, else `otherwise` (a path; empty:
