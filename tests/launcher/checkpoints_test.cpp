@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "checkpoint/checkpoint_files.hpp"
 #include "launcher/checkpoints/command.hpp"
 
@@ -63,6 +65,15 @@ TEST_F(CheckpointCommand, tells_what_two_differ_in) {
   std::string text = run("diff", {"a.h5", "b.h5"});
   expect_in(text, {"/model/layer1.weight: 1 of 2100 elements differ, at most by 2.5\n", "/model/scalar: "});
   EXPECT_TRUE(text.ends_with("\n1"));
+}
+
+TEST_F(CheckpointCommand, finds_no_difference_between_numbers_that_are_the_same_nan) {
+  checkpoint::State state = {{"/", "", checkpoint::Group{}}, {"/loss", "", std::numeric_limits<double>::quiet_NaN()}};
+  ASSERT_TRUE(write("a.h5", state));
+  EXPECT_EQ(run("diff", {"a.h5", "a.h5"}), "0");
+  state[1].content = 0.5;
+  ASSERT_TRUE(write("b.h5", state));
+  EXPECT_EQ(run("diff", {"a.h5", "b.h5"}), "/loss: number nan and number 0.5\n1");
 }
 
 TEST_F(CheckpointCommand, exports_a_model_as_safetensors) {

@@ -70,6 +70,15 @@ Result<std::string> difference_of_tensors(const Reader& left, const Reader& righ
   return has_size ? text + ", at most by " + number(largest) : text;
 }
 
+// Compares numbers by their bits, since a NaN is not equal to itself.
+bool are_equal(const Entry& left, const Entry& right) {
+  const auto* one = std::get_if<double>(&left.content);
+  const auto* other = std::get_if<double>(&right.content);
+  if (one == nullptr || other == nullptr) return left == right;
+  return left.path == right.path && left.kind == right.kind &&
+         std::bit_cast<std::uint64_t>(*one) == std::bit_cast<std::uint64_t>(*other);
+}
+
 }  // namespace
 
 std::string words_for(const Entry& entry) {
@@ -96,7 +105,7 @@ Result<std::vector<std::string>> differences(const Reader& left, const Reader& r
     const Entry* other = right.find(entry.path);
     if (other == nullptr) {
       lines.push_back(entry.path + ": only in " + left.path() + ", " + words_for(entry));
-    } else if (!(entry == *other)) {
+    } else if (!are_equal(entry, *other)) {
       if (entry.path != "/saved_at")
         lines.push_back(entry.path + ": " + words_for(entry) + " and " + words_for(*other));
     } else if (std::holds_alternative<Tensor>(entry.content)) {
