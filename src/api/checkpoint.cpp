@@ -16,9 +16,13 @@
 #include "base/crc32c.hpp"
 #include "base/error_ids.hpp"
 #include "base/log.hpp"
+#include "base/overloaded.hpp"
+#include "checkpoint/content_bytes.hpp"
 #include "checkpoint/generations.hpp"
 #include "checkpoint/lease.hpp"
 #include "checkpoint/writer.hpp"
+#include "native/posix/file_in_place.hpp"
+#include "native/posix/folder.hpp"
 #include "runtime/session.hpp"
 
 using hvd::ErrorCode;
@@ -81,7 +85,9 @@ hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
   return hvd::hdf5::library(hvd::runtime::environment_with_files());
 }
 
-hvd_status save_here(const std::string& path, const checkpoint::State& state, const hvd_checkpoint_options& given) {
+hvd_status save_here(const std::string& given_path, const checkpoint::State& state,
+                     const hvd_checkpoint_options& given) {
+  const std::string path = hvd::posix::end_of_links(given_path);
   checkpoint::WriteOptions options;
   auto compression = checkpoint::compression_of(given.compression == nullptr ? "" : given.compression);
   if (!compression) return fail(compression.error());
@@ -94,15 +100,20 @@ hvd_status save_here(const std::string& path, const checkpoint::State& state, co
   // one that a killed process left.
   static auto* writing = new std::mutex;
   std::lock_guard lock(*writing);
-  if (auto held = hold_lease(given.lease == nullptr ? path : given.lease); !held)
-    return fail(hvd::identified(held.error(), "HVD3001"));
+  const std::string leased = given.lease == nullptr ? path : given.lease;
+  auto has_lease = [&] { return hold_lease(leased); };
+  // What is wrong with the path itself is a better error than what is wrong with a lease beside it.
+  auto ready = hvd::posix::FileInPlace::check_place(path);
+  if (ready) ready = has_lease();
+  if (!ready) return fail(hvd::identified(ready.error(), "HVD3001"));
+  options.may_replace = has_lease;
   options.sequence = checkpoint::next_sequence(path);
   auto written = checkpoint::write_file(**library, path, state, options);
   if (!written) return fail(hvd::identified(written.error(), "HVD3001"));
   if (given.keep == 0) return HVD_OK;
   // The new file is durable. If an old file cannot be removed, that is only a warning.
   std::string folder = std::filesystem::path(path).parent_path().string();
-  if (auto removed = checkpoint::remove_old(folder.empty() ? "." : folder, given.keep); !removed)
+  if (auto removed = checkpoint::remove_old(folder.empty() ? "." : folder, given.keep, has_lease); !removed)
     warn(removed.error().message);
   return HVD_OK;
 }
@@ -121,10 +132,11 @@ hvd_status save_entries(const std::string& path, const hvd_checkpoint_entry* ent
   return status;
 }
 
-hvd_status open_here(const char* path, hvd_checkpoint& opened) {
+hvd_status open_here(const char* path, const int64_t* before, hvd_checkpoint& opened) {
   auto library = hdf5_library();
   if (!library) return fail(library.error());
-  auto reader = checkpoint::open_newest(**library, path, true, warn);
+  auto reader = before == nullptr ? checkpoint::open_newest(**library, path, true, warn)
+                                  : checkpoint::open_before(**library, path, *before, true, warn);
   if (!reader) return fail(hvd::identified(reader.error(), "HVD3002"));
   opened.reader = std::make_unique<checkpoint::Reader>(std::move(*reader));
   opened.path = opened.reader->path();
@@ -141,36 +153,7 @@ void describe(const hvd_checkpoint& opened, hvd::Buffer& bytes) {
   for (const checkpoint::Entry& entry : opened.state) {
     writer.put_string(entry.path);
     writer.put_string(entry.kind);
-    writer.put(static_cast<std::uint8_t>(entry.content.index()));
-    if (const auto* truth = std::get_if<bool>(&entry.content)) writer.put(*truth);
-    else if (const auto* integer = std::get_if<std::int64_t>(&entry.content)) writer.put(*integer);
-    else if (const auto* number = std::get_if<double>(&entry.content)) writer.put(*number);
-    else if (const auto* text = std::get_if<std::string>(&entry.content)) writer.put_string(*text);
-    else if (const auto* tensor = std::get_if<checkpoint::Tensor>(&entry.content)) {
-      writer.put_string(tensor->dtype);
-      writer.put_string(tensor->unit);
-      writer.put(static_cast<std::uint32_t>(tensor->shape.size()));
-      for (std::int64_t extent : tensor->shape) writer.put(extent);
-    }
-  }
-}
-
-checkpoint::Content content_in(hvd::ByteReader& reader) {
-  switch (reader.get<std::uint8_t>()) {
-    case 0: return checkpoint::Group{};
-    case 2: return reader.get<bool>();
-    case 3: return reader.get<std::int64_t>();
-    case 4: return reader.get<double>();
-    case 5: return std::string(reader.get_string());
-    case 6: {
-      checkpoint::Tensor tensor;
-      tensor.dtype = reader.get_string();
-      tensor.unit = reader.get_string();
-      tensor.shape.resize(std::min<std::uint32_t>(reader.get<std::uint32_t>(), HVD_MAX_DIMENSIONS));
-      for (std::int64_t& extent : tensor.shape) extent = reader.get<std::int64_t>();
-      return tensor;
-    }
-    default: return checkpoint::None{};
+    checkpoint::put_content(writer, entry.content);
   }
 }
 
@@ -184,7 +167,12 @@ hvd_status adopt(const hvd::Buffer& bytes, hvd_checkpoint& opened) {
   for (checkpoint::Entry& entry : opened.state) {
     entry.path = reader.get_string();
     entry.kind = reader.get_string();
-    entry.content = content_in(reader);
+    auto content = checkpoint::get_content<checkpoint::Content>(reader);
+    if (!content)
+      return fail(ErrorCode::system, opened.path + ": " + entry.path +
+                                         " is of a type that this rank does not know; expected the same version of "
+                                         "Horovod on all ranks");
+    entry.content = std::move(*content);
   }
   return reader.ok() ? HVD_OK
                      : fail(ErrorCode::system,
@@ -240,6 +228,26 @@ hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_
   return status;
 }
 
+hvd_status open_for_all(const std::string& function, hvd_runtime* runtime, const char* path, const int64_t* before,
+                        hvd_checkpoint** result) {
+  if (result == nullptr) return fail(ErrorCode::invalid_argument, function + " needs a place for its result");
+  auto opened = std::make_unique<hvd_checkpoint>();
+  opened->runtime = runtime;
+  hvd_status status = HVD_OK;
+  bool is_reader = hvd::api::is_rank_0(runtime);
+  if (is_reader)
+    status = path == nullptr ? fail(ErrorCode::invalid_argument, function + " needs a path; got null")
+                             : open_here(path, before, *opened);
+  status = hvd::api::share_outcome(runtime, status);
+  if (status != HVD_OK) return status;
+  hvd::Buffer description;
+  if (is_reader && runtime != nullptr) describe(*opened, description);
+  status = hvd::api::share_bytes(runtime, "description", description);
+  if (status == HVD_OK && !is_reader) status = adopt(description, *opened);
+  if (status == HVD_OK) *result = opened.release();
+  return status;
+}
+
 }  // namespace
 
 extern "C" {
@@ -247,6 +255,13 @@ extern "C" {
 hvd_status hvd_checkpoint_library(const char* otherwise) {
   auto library = hvd::hdf5::library(hvd::runtime::environment_with_files(), otherwise == nullptr ? "" : otherwise);
   return library ? HVD_OK : fail(library.error());
+}
+
+hvd_status hvd_checkpoint_claim(const char* path) {
+  if (refuse_in_callback("hvd_checkpoint_claim")) return HVD_INVALID_ARGUMENT;
+  if (path == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_claim needs a path; got null");
+  auto held = hold_lease(path);
+  return held ? HVD_OK : fail(hvd::identified(held.error(), "HVD3001"));
 }
 
 void hvd_checkpoint_release(const char* path) {
@@ -271,22 +286,13 @@ hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, const hvd
 
 hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** result) {
   if (refuse_in_callback("hvd_checkpoint_open")) return HVD_INVALID_ARGUMENT;
-  if (result == nullptr) return fail(ErrorCode::invalid_argument, "hvd_checkpoint_open needs a place for its result");
-  auto opened = std::make_unique<hvd_checkpoint>();
-  opened->runtime = runtime;
-  hvd_status status = HVD_OK;
-  bool is_reader = hvd::api::is_rank_0(runtime);
-  if (is_reader)
-    status = path == nullptr ? fail(ErrorCode::invalid_argument, "hvd_checkpoint_open needs a path; got null")
-                             : open_here(path, *opened);
-  status = hvd::api::share_outcome(runtime, status);
-  if (status != HVD_OK) return status;
-  hvd::Buffer description;
-  if (is_reader && runtime != nullptr) describe(*opened, description);
-  status = hvd::api::share_bytes(runtime, "description", description);
-  if (status == HVD_OK && !is_reader) status = adopt(description, *opened);
-  if (status == HVD_OK) *result = opened.release();
-  return status;
+  return open_for_all("hvd_checkpoint_open", runtime, path, nullptr, result);
+}
+
+hvd_status hvd_checkpoint_open_before(hvd_runtime* runtime, const char* folder, int64_t sequence,
+                                      hvd_checkpoint** result) {
+  if (refuse_in_callback("hvd_checkpoint_open_before")) return HVD_INVALID_ARGUMENT;
+  return open_for_all("hvd_checkpoint_open_before", runtime, folder, &sequence, result);
 }
 
 void hvd_checkpoint_close(hvd_checkpoint* opened) {
@@ -316,17 +322,19 @@ hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* opened, size_t index, hvd_ch
   shown.path = found.path.c_str();
   if (!found.kind.empty()) shown.kind = found.kind.c_str();
   shown.type = static_cast<hvd_entry_type>(found.content.index());
-  if (const auto* truth = std::get_if<bool>(&found.content)) shown.integer = *truth ? 1 : 0;
-  else if (const auto* integer = std::get_if<std::int64_t>(&found.content)) shown.integer = *integer;
-  else if (const auto* number = std::get_if<double>(&found.content)) shown.number = *number;
-  else if (const auto* text = std::get_if<std::string>(&found.content)) shown.text = text->c_str();
-  else if (const auto* tensor = std::get_if<checkpoint::Tensor>(&found.content)) {
-    shown.dtype = tensor->dtype.c_str();
-    shown.dimensions = static_cast<int>(tensor->shape.size());
-    shown.shape = tensor->shape.data();
-    shown.bytes = static_cast<size_t>(*checkpoint::bytes_of(*tensor));
-    if (!tensor->unit.empty()) shown.unit = tensor->unit.c_str();
-  }
+  std::visit(hvd::Overloaded{[](const checkpoint::Group&) {}, [](const checkpoint::None&) {},
+                             [&](const bool& truth) { shown.integer = truth ? 1 : 0; },
+                             [&](const std::int64_t& integer) { shown.integer = integer; },
+                             [&](const double& number) { shown.number = number; },
+                             [&](const std::string& text) { shown.text = text.c_str(); },
+                             [&](const checkpoint::Tensor& tensor) {
+                               shown.dtype = tensor.dtype.c_str();
+                               shown.dimensions = static_cast<int>(tensor.shape.size());
+                               shown.shape = tensor.shape.data();
+                               shown.bytes = static_cast<size_t>(*checkpoint::bytes_of(tensor));
+                               if (!tensor.unit.empty()) shown.unit = tensor.unit.c_str();
+                             }},
+             found.content);
   *entry = shown;
   return HVD_OK;
 }

@@ -30,8 +30,9 @@ hvd_status read_entry(const hvd_checkpoint_entry& given, checkpoint::Entry& entr
       entry.content = std::string(given.text);
       return HVD_OK;
     case HVD_ENTRY_TENSOR: break;
-    default: return invalid("its type is " + std::to_string(given.type) + "; expected an hvd_entry_type");
   }
+  if (given.type != HVD_ENTRY_TENSOR)
+    return invalid("its type is " + std::to_string(given.type) + "; expected an hvd_entry_type");
   if (given.dtype == nullptr) return invalid("its dtype is null");
   if (given.dimensions < 0 || (given.dimensions > 0 && given.shape == nullptr))
     return invalid("it has " + std::to_string(given.dimensions) + " dimensions, or no shape");

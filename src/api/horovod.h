@@ -389,6 +389,10 @@ typedef struct hvd_checkpoint hvd_checkpoint; /* a checkpoint that is open for r
  * verified. If a file is damaged, the one before it is opened instead (PATH.previous, or the next newest of the
  * folder), with a warning. */
 HVD_API hvd_status hvd_checkpoint_open(hvd_runtime* runtime, const char* path, hvd_checkpoint** checkpoint);
+/* Opens the newest complete checkpoint in a folder whose sequence (hvd_checkpoint_info) is lower than the given one,
+ * for a program that cannot use the checkpoint it has opened: a file of its own beside it is damaged. */
+HVD_API hvd_status hvd_checkpoint_open_before(hvd_runtime* runtime, const char* folder, int64_t sequence,
+                                              hvd_checkpoint** checkpoint);
 HVD_API void hvd_checkpoint_close(hvd_checkpoint* checkpoint); /* local; null is allowed */
 
 typedef struct hvd_checkpoint_info {
@@ -414,6 +418,10 @@ typedef struct hvd_checkpoint_target {
  * paths. Rank 0 reads; the other ranks get the bytes by broadcasts. */
 HVD_API hvd_status hvd_checkpoint_read(hvd_checkpoint* checkpoint, const hvd_checkpoint_target* targets, size_t count);
 
+/* Takes the exclusive right to write to a path (see hvd_checkpoint_options.lease), as hvd_checkpoint_save does, or
+ * looks whether this process still has it. Fails with HVD_INVALID_ARGUMENT if a process of another job has it. Call it
+ * before you write or remove files of your own beside a checkpoint. Local. */
+HVD_API hvd_status hvd_checkpoint_claim(const char* path);
 /* Gives up the exclusive right to write to a path (see hvd_checkpoint_options.lease). Without this call the process
  * keeps the right until it ends. Local. */
 HVD_API void hvd_checkpoint_release(const char* path);

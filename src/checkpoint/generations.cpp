@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <limits>
+#include <string_view>
 
 #include "checkpoint/writer.hpp"
 #include "native/posix/file_in_place.hpp"
@@ -16,8 +18,19 @@
 namespace hvd::checkpoint {
 namespace {
 
+constexpr std::int64_t later_than_any = std::numeric_limits<std::int64_t>::max();
+
 bool is_name_of_checkpoint(const std::string& name) {
   return !name.starts_with('.') && (name.ends_with(".h5") || name.ends_with(std::string(".h5") + previous_suffix));
+}
+
+// True for the names of path_for_step(), and of what such a file has replaced.
+bool is_name_of_step(std::string_view name) {
+  if (!name.starts_with("step-")) return false;
+  name.remove_prefix(std::string_view("step-").size());
+  std::size_t end = name.find_first_not_of("0123456789");
+  return end != 0 && end != name.npos &&
+         (name.substr(end) == ".h5" || name.substr(end) == std::string(".h5") + previous_suffix);
 }
 
 Status check_folder(const std::string& folder) {
@@ -46,9 +59,12 @@ Result<Generations> generations_in(const std::string& folder) {
   for (const std::string& name : posix::names_in(folder)) {
     if (!is_name_of_checkpoint(name)) continue;
     std::string path = folder + "/" + name;
+    if (::access(path.c_str(), F_OK) != 0) continue;  // removed meanwhile, or a link that leads nowhere
     auto header = read_header(path);
     if (header) found.whole.push_back({path, *header});
-    else if (header.error().code == ErrorCode::system) found.damaged.push_back({path, header.error().message});
+    // A file of another program is no checkpoint, but one that a newer Horovod wrote is.
+    else if (header.error().code != ErrorCode::invalid_argument)
+      found.damaged.push_back({path, header.error().message});
   }
   std::stable_sort(found.whole.begin(), found.whole.end(), [](const Generation& a, const Generation& b) {
     return a.header.sequence != b.header.sequence ? a.header.sequence > b.header.sequence
@@ -67,40 +83,45 @@ std::int64_t next_sequence(const std::string& path) {
 
 Result<Reader> open_newest(const hdf5::Library& library, const std::string& path, bool verifies,
                            const std::function<void(const std::string& why)>& skipped) {
-  if (!posix::is_folder(path)) {
-    auto reader = open_whole(library, path, verifies);
-    if (reader || reader.error().code != ErrorCode::system) return reader;
-    std::string before = path + previous_suffix;
-    auto older = open_whole(library, before, verifies);
-    if (!older) return reader;
-    skipped(reader.error().message + "; using " + before + " instead");
-    return older;
-  }
-  auto found = generations_in(path);
+  if (posix::is_folder(path)) return open_before(library, path, later_than_any, verifies, skipped);
+  auto reader = open_whole(library, path, verifies);
+  if (reader || reader.error().code != ErrorCode::system) return reader;
+  std::string before = posix::end_of_links(path) + previous_suffix;
+  auto older = open_whole(library, before, verifies);
+  if (!older) return reader;
+  skipped(reader.error().message + "; using " + before + " instead");
+  return older;
+}
+
+Result<Reader> open_before(const hdf5::Library& library, const std::string& folder, std::int64_t sequence,
+                           bool verifies, const std::function<void(const std::string& why)>& skipped) {
+  auto found = generations_in(folder);
   if (!found) return found.error();
   std::string faults;
   for (const Damaged& damaged : found->damaged) {
-    skipped(damaged.why);
+    if (sequence == later_than_any) skipped(damaged.why);
     faults += "; " + damaged.why;
   }
   for (const Generation& generation : found->whole) {
+    if (generation.header.sequence >= sequence) continue;
     auto reader = open_whole(library, generation.path, verifies);
     if (reader) return reader;
     skipped(reader.error().message);
     faults += "; " + reader.error().message;
   }
-  return Error(ErrorCode::invalid_argument,
-               "the folder " + path + " on host " + posix::host_name() + " has no whole checkpoint" + faults);
+  std::string where = "the folder " + folder + " on host " + posix::host_name();
+  if (faults.empty()) return Error(ErrorCode::invalid_argument, where + " has no checkpoint");
+  return Error(ErrorCode::system, where + " has no whole checkpoint" + faults);
 }
 
-Status remove_old(const std::string& folder, std::size_t keep) {
+Status remove_old(const std::string& folder, std::size_t keep, const std::function<Status()>& may_remove) {
   auto found = generations_in(folder);
   if (!found) return found.error();
   std::size_t kept = 0;
   for (const Generation& generation : found->whole) {
-    std::string name = generation.path.substr(folder.size() + 1);
-    if (!name.starts_with("step-")) continue;
+    if (!is_name_of_step(generation.path.substr(folder.size() + 1))) continue;
     if (kept++ < keep) continue;
+    HVD_RETURN_IF_ERROR(may_remove());
     if (::unlink(generation.path.c_str()) != 0 && errno != ENOENT)
       return system_error("cannot remove the old checkpoint " + generation.path, errno);
   }

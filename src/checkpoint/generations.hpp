@@ -37,12 +37,16 @@ std::int64_t next_sequence(const std::string& path);
 
 // Opens `path`. If it is damaged or missing, opens the checkpoint before it. If `path` is a folder, opens the newest
 // checkpoint that can be opened. With `verifies`, every byte of the checkpoint must be valid too. `skipped` is called
-// with the reason for each checkpoint that was not taken.
+// with the reason for each checkpoint that was not taken. A folder without any checkpoint gives
+// ErrorCode::invalid_argument, one where no checkpoint can be opened ErrorCode::system.
 Result<Reader> open_newest(const hdf5::Library& library, const std::string& path, bool verifies,
                            const std::function<void(const std::string& why)>& skipped);
+// Opens the newest checkpoint of a folder that can be opened and has a lower sequence number than `sequence`.
+Result<Reader> open_before(const hdf5::Library& library, const std::string& folder, std::int64_t sequence,
+                           bool verifies, const std::function<void(const std::string& why)>& skipped);
 
-// Removes the checkpoints named by path_for_step() except the `keep` newest. Files that cannot be read are left for
-// people to look at.
-Status remove_old(const std::string& folder, std::size_t keep);
+// Removes the checkpoints named by path_for_step() except the `keep` newest. `may_remove` is asked before each. Files
+// that cannot be read, and those with names of the user's, are left for people to look at.
+Status remove_old(const std::string& folder, std::size_t keep, const std::function<Status()>& may_remove);
 
 }  // namespace hvd::checkpoint

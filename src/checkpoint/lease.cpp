@@ -6,12 +6,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "base/environment.hpp"
 #include "base/number.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/file_in_place.hpp"
+#include "native/posix/folder.hpp"
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/random.hpp"
@@ -62,12 +64,25 @@ Claim parse(const std::string& text) {
   return claim;
 }
 
+// Returns nothing and sets errno if the file cannot be opened.
 std::optional<Claim> read_claim(const std::string& file) {
-  posix::FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  posix::FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!opened) return std::nullopt;
   char text[4096];
   ssize_t size = ::pread(opened.get(), text, sizeof text, 0);
   return parse(std::string(text, size > 0 ? static_cast<std::size_t>(size) : 0));
+}
+
+// Makes the error for a file that bars the place of a lease and cannot be read or moved.
+Error barred(const std::string& path, const std::string& file, const std::string& what, int reason) {
+  struct stat about {};
+  std::string owner;
+  if (::lstat(file.c_str(), &about) == 0)
+    owner = (S_ISLNK(about.st_mode) ? ", a symbolic link" : "") + std::string(" of the user with the number ") +
+            std::to_string(about.st_uid);
+  return system_error("cannot tell whether another job writes to " + path + ": " + file + owner + ", " + what +
+                          ". Give this job another path, or let the owner remove that file if its job has ended",
+                      reason);
 }
 
 std::string name_of(const Claim& claim) {
@@ -117,9 +132,13 @@ Result<bool> claim_free(const std::string& file, const std::string& holder) {
   return false;
 }
 
-void take_away(const std::string& file, const Claim& dead) {
+Status take_away(const std::string& path, const std::string& file, const Claim& dead) {
   std::string aside = file + "." + posix::random_hex(6);
-  if (::rename(file.c_str(), aside.c_str()) != 0) return;
+  if (::rename(file.c_str(), aside.c_str()) != 0) {
+    int reason = errno;
+    if (reason == ENOENT) return {};
+    return barred(path, file, "which " + name_of(dead) + " has left, cannot be moved", reason);
+  }
   auto moved = read_claim(aside);
   if (moved && moved->holder != dead.holder) {
     // another holder was faster: the renamed file is its file, so it gets its name back unless there is a newer one
@@ -127,6 +146,7 @@ void take_away(const std::string& file, const Claim& dead) {
     static_cast<void>(outcome);
   }
   ::unlink(aside.c_str());
+  return {};
 }
 
 Error taken(const std::string& path, const Claim& claim) {
@@ -138,16 +158,18 @@ Error taken(const std::string& path, const Claim& claim) {
 
 }  // namespace
 
-std::string lease_file(const std::string& path) {
-  struct stat about {};
-  if (::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) return path + "/.horovod-lease";
+std::string lease_file(const std::string& given) {
+  if (posix::is_folder(given)) return given + "/.horovod-lease";
+  std::string path = posix::end_of_links(given);
   return posix::folder_of(path) + "/." + path.substr(path.rfind('/') + 1) + ".lease";
 }
 
 Result<std::unique_ptr<Lease>> Lease::acquire(const std::string& path, const LeaseTimes& times,
                                               const std::function<void(const std::string&)>& waiting) {
   using Clock = std::chrono::steady_clock;
-  std::string file = lease_file(path);
+  // Renewed by a thread, also after the program has gone to another folder.
+  std::error_code ignored;
+  std::string file = std::filesystem::absolute(lease_file(path), ignored).string();
   std::string holder = describe_self();
   std::optional<Claim> seen;
   Clock::time_point seen_at;
@@ -156,13 +178,14 @@ Result<std::unique_ptr<Lease>> Lease::acquire(const std::string& path, const Lea
     if (!claimed) return claimed.error();
     if (*claimed) break;
     auto found = read_claim(file);
-    if (!found) continue;
+    if (!found && errno != ENOENT) return barred(path, file, "cannot be read", errno);
+    if (!found) continue;  // its holder has just removed it
     Sight sight = look_at(*found);
     if (sight == Sight::alive) return taken(path, *found);
     bool has_changed = !seen || seen->holder != found->holder || seen->renewals != found->renewals;
     if (sight == Sight::unknown && seen && has_changed) return taken(path, *found);
     if (sight == Sight::ended || (!has_changed && Clock::now() - seen_at > times.until_dead)) {
-      take_away(file, *found);
+      HVD_RETURN_IF_ERROR(take_away(path, file, *found));
       seen.reset();
       continue;
     }

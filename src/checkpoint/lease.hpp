@@ -10,7 +10,10 @@
 //  3. The file of a dead holder is renamed, then the new holder links its own file. The renamed file is read once more,
 //     because another process may have been faster and the file may be that process's.
 //  4. If a holder finds that the file names another process, it was taken for dead, for example because it was stopped
-//     for long. It does not write any more.
+//     for long. It does not write any more. A writer looks before it begins, when its file is durable and is to take
+//     its place, and before it removes each older file.
+// What stays open: a holder that is stopped just between such a look and the rename or removal, for longer than
+// `until_dead`, still does this one step in what is another's by then. No file system can tie the two together.
 #include <chrono>
 #include <condition_variable>
 #include <functional>

@@ -65,11 +65,15 @@ std::string encode(const Header& header) {
 
 Result<Header> decode_header(ConstBytes bytes, const std::string& path) {
   std::string text = to_string(bytes);
-  if (text.size() < header_bytes)
+  const bool is_ours =
+      text.starts_with(first_line) || first_line.starts_with(text) || text.find_first_not_of('\0') == std::string::npos;
+  if (text.size() < header_bytes && is_ours)
     return damaged(path, "it has " + std::to_string(text.size()) + " bytes, less than a header");
   text.resize(header_bytes);
   std::string_view body = std::string_view(text).substr(0, header_bytes - checksum_line_bytes);
   if (std::string_view(text).substr(body.size()) != checksum_line(body)) {
+    if (text.find_first_not_of('\0') == std::string::npos)
+      return damaged(path, "its first 512 bytes are zeros, as a power failure leaves them");
     if (text.starts_with(first_line) || text.find("\ncrc32c ") != std::string::npos)
       return damaged(path, "its first 512 bytes are not what was written");
     const char* what = text.starts_with(hdf5_signature) ? "an HDF5 file, but no checkpoint of Horovod"

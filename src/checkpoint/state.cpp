@@ -9,7 +9,6 @@
 namespace hvd::checkpoint {
 namespace {
 
-constexpr std::size_t most_dimensions = 32;  // HDF5's H5S_MAX_RANK
 constexpr std::size_t longest_name = 4096;
 
 Error invalid(std::string text) {

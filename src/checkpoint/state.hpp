@@ -13,6 +13,8 @@
 
 namespace hvd::checkpoint {
 
+constexpr std::size_t most_dimensions = 32;  // HDF5's H5S_MAX_RANK
+
 // A tensor. When it is written, `data` is the caller's memory. When it was read, only type and shape are set.
 struct Tensor {
   std::string dtype;  // the element type, such as "float32"; see element_type.hpp

@@ -34,8 +34,13 @@ constexpr int filter_of(Compression::Method method) {
 }
 
 const char* name_of(Compression::Method method) {
-  constexpr const char* names[] = {"none", "gzip", "lz4", "zstd"};
-  return names[static_cast<std::size_t>(method)];
+  switch (method) {
+    case Compression::Method::none: return "none";
+    case Compression::Method::gzip: return "gzip";
+    case Compression::Method::lz4: return "lz4";
+    case Compression::Method::zstd: return "zstd";
+  }
+  return "none";
 }
 
 class StructureWriter {
@@ -159,7 +164,9 @@ class StructureWriter {
                                    const char* start = value.c_str();
                                    return with(types_.text(), &start);
                                  },
-                                 [&](const auto&) { return with(calls_.f64, nullptr); }},
+                                 [&](const None&) { return with(calls_.f64, nullptr); },
+                                 // write_groups() and write_tensor() write these
+                                 [](const Group&) { return Status(); }, [](const Tensor&) { return Status(); }},
                       entry.content);
   }
 

@@ -114,7 +114,7 @@ Result<Written> write_file(const hdf5::Library& library, const std::string& path
   auto end = writer.write_and_sum();
   if (!end) return end.error();
   HVD_RETURN_IF_ERROR(writer.seal(*end, options));
-  HVD_RETURN_IF_ERROR(file->commit(options.keeps_previous ? previous_suffix : ""));
+  HVD_RETURN_IF_ERROR(file->commit(options.keeps_previous ? previous_suffix : "", options.may_replace));
   return Written{writer.bytes(), std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count()};
 }
 

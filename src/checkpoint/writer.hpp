@@ -8,6 +8,7 @@
 //  5. The previous file becomes the previous generation, and the new file takes its path.
 // If the process is killed at any instant, either the old file or the new file is there.
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.hpp"
@@ -24,6 +25,7 @@ struct WriteOptions {
   bool keeps_previous = true;
   std::int64_t step = -1;
   std::int64_t sequence = 0;
+  std::function<Status()> may_replace;  // asked when the file is durable, before it takes its place; null: it may
 };
 
 struct Written {

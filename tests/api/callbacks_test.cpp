@@ -182,10 +182,15 @@ std::map<std::string, Call> calls() {
          hvd_checkpoint* opened = nullptr;
          return hvd_checkpoint_open(it.runtime, "nowhere/at/all", &opened);
        })},
+      {"hvd_checkpoint_open_before", with([](Stage& it) {
+         hvd_checkpoint* opened = nullptr;
+         return hvd_checkpoint_open_before(it.runtime, "nowhere/at/all", 1, &opened);
+       })},
       {"hvd_checkpoint_close", with([](Stage&) { hvd_checkpoint_close(nullptr); })},
       {"hvd_checkpoint_get_info", with([](Stage&) { return hvd_checkpoint_get_info(nullptr, nullptr); })},
       {"hvd_checkpoint_get_entry", with([](Stage&) { return hvd_checkpoint_get_entry(nullptr, 0, nullptr); })},
       {"hvd_checkpoint_read", with([](Stage&) { return hvd_checkpoint_read(nullptr, nullptr, 0); })},
+      {"hvd_checkpoint_claim", with([](Stage&) { return hvd_checkpoint_claim("nowhere/at/all"); })},
       {"hvd_checkpoint_release", with([](Stage&) { hvd_checkpoint_release("nowhere/at/all"); })},
       {"hvd_checkpoint_library", with([](Stage&) { return hvd_checkpoint_library(nullptr); })},
       {"hvd_counter", with([](Stage& it) { return hvd_counter(it.runtime, "batches"); })},

@@ -55,6 +55,43 @@ TEST_F(CheckpointInC, comes_back_in_one_process_and_in_a_job_of_one) {
   }
 }
 
+TEST_F(CheckpointInC, opens_what_was_saved_before) {
+  save(nullptr, path("a.h5"), state(), 1);
+  save(nullptr, path("a.h5"), state(), 2);
+  hvd_checkpoint_info info{};
+  info.struct_size = sizeof info;
+  hvd_checkpoint* last = nullptr;
+  ASSERT_EQ(hvd_checkpoint_open(nullptr, folder_.c_str(), &last), HVD_OK) << hvd_last_error();
+  ASSERT_EQ(hvd_checkpoint_get_info(last, &info), HVD_OK);
+  EXPECT_EQ(info.step, 2);
+  hvd_checkpoint* before = nullptr;
+  ASSERT_EQ(hvd_checkpoint_open_before(nullptr, folder_.c_str(), info.sequence, &before), HVD_OK) << hvd_last_error();
+  ASSERT_EQ(hvd_checkpoint_get_info(before, &info), HVD_OK);
+  EXPECT_EQ(info.step, 1);
+  hvd_checkpoint* none = nullptr;
+  EXPECT_EQ(hvd_checkpoint_open_before(nullptr, folder_.c_str(), info.sequence, &none), HVD_INVALID_ARGUMENT);
+  hvd_checkpoint_close(before);
+  hvd_checkpoint_close(last);
+}
+
+TEST_F(CheckpointInC, claims_a_path_before_it_is_written) {
+  EXPECT_EQ(hvd_checkpoint_claim(path("a.h5").c_str()), HVD_OK) << hvd_last_error();
+  EXPECT_TRUE(std::filesystem::exists(path(".a.h5.lease")));
+  EXPECT_EQ(hvd_checkpoint_claim(path("a.h5").c_str()), HVD_OK) << hvd_last_error();
+  std::ofstream(path(".a.h5.lease")) << "of another job\n";
+  EXPECT_EQ(hvd_checkpoint_claim(path("a.h5").c_str()), HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(hvd_checkpoint_claim(nullptr), HVD_INVALID_ARGUMENT);
+  hvd_checkpoint_options options{};
+  options.struct_size = sizeof options;
+  EXPECT_EQ(hvd_checkpoint_save(nullptr, path("a.h5").c_str(), nullptr, 0, &options), HVD_INVALID_ARGUMENT);
+  EXPECT_FALSE(std::filesystem::exists(path("a.h5")));
+}
+
+TEST_F(CheckpointInC, says_what_is_wrong_with_the_path_rather_than_with_its_lease) {
+  EXPECT_NE(hvd_checkpoint_save(nullptr, path("no/such/a.h5").c_str(), nullptr, 0, nullptr), HVD_OK);
+  EXPECT_NE(std::string(hvd_last_error()).find("is not there on host"), std::string::npos) << hvd_last_error();
+}
+
 TEST_F(CheckpointInC, refuses_what_does_not_fit_by_name) {
   save(nullptr, path("a.h5"), state());
   Checkpoint found(nullptr, path("a.h5"));

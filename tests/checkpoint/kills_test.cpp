@@ -36,7 +36,7 @@ class KilledWriter : public WithCheckpoints {
       if (step % 3 == 0) options.compression = *compression_of("gzip:1");
       if (!write_file(*library_, path, state, options)) ::_exit(4);
       if (::write(acknowledged, &step, sizeof step) != sizeof step) ::_exit(5);
-      if (place.is_folder && !remove_old(place.path, 2)) ::_exit(6);
+      if (place.is_folder && !remove_old(place.path, 2, [] { return Status(); })) ::_exit(6);
     }
   }
 

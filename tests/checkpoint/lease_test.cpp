@@ -113,6 +113,29 @@ TEST_F(LeaseOfAPath, is_held_again_after_somebody_removed_its_file) {
   EXPECT_TRUE(std::filesystem::exists(file()));
 }
 
+TEST_F(LeaseOfAPath, whose_file_bars_the_place_is_refused_with_its_owner) {
+  std::filesystem::create_symlink("/nonexistent", file());
+  auto refused = acquire();
+  ASSERT_FALSE(refused);
+  for (std::string word : {file(), std::string("symbolic link"), "number " + std::to_string(::getuid())})
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  EXPECT_EQ(refused.error().code, ErrorCode::system);
+}
+
+TEST_F(LeaseOfAPath, of_a_relative_path_is_renewed_after_the_program_has_gone_elsewhere) {
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  auto lease = Lease::acquire("run.h5", {}, [](const std::string&) {});
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(lease) << lease.error().message;
+  EXPECT_TRUE(std::filesystem::equivalent((*lease)->file(), file())) << (*lease)->file();
+}
+
+TEST_F(LeaseOfAPath, is_one_for_a_file_and_for_a_link_that_leads_to_it) {
+  std::filesystem::create_symlink("run.h5", folder_ + "/link.h5");
+  EXPECT_EQ(lease_file(folder_ + "/link.h5"), file());
+}
+
 TEST_F(LeaseOfAPath, says_why_it_cannot_be_had) {
   auto refused = Lease::acquire(folder_ + "/nowhere/run.h5", {}, [](const std::string&) {});
   ASSERT_FALSE(refused);

@@ -8,8 +8,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 
 #include "native/posix/folder.hpp"
 #include "native/posix/host_identity.hpp"
@@ -23,27 +21,6 @@ Error refused(std::string text) {
 
 std::string beginning_of_temporaries(const std::string& path) {
   return "." + path.substr(path.rfind('/') + 1) + ".writing-";
-}
-
-Status check_place(const std::string& path) {
-  if (path.empty()) return refused("the path of the file is empty");
-  if (path.back() == '/') return refused(path + " names a folder; the path of a file was expected");
-  struct stat about {};
-  if (::stat(path.c_str(), &about) == 0) {
-    if (S_ISDIR(about.st_mode))
-      return refused(path + " is a folder; give the path of a file in it, or let a Checkpointer keep its files there");
-    if (!S_ISREG(about.st_mode)) return refused(path + " is a device, socket or pipe, not a file; give another path");
-  } else if (errno != ENOENT) {
-    return system_error(path + " cannot be looked at", errno);
-  }
-  std::string folder = folder_of(path);
-  if (::stat(folder.c_str(), &about) != 0) {
-    int reason = errno;
-    return system_error(
-        "the folder " + folder + " is not there on host " + host_name() + "; make it, or give another path", reason);
-  }
-  if (!S_ISDIR(about.st_mode)) return refused(folder + " is no folder, so there can be no " + path);
-  return {};
 }
 
 // Removes temporary files of processes that were killed while they wrote this file.
@@ -109,11 +86,33 @@ FileInPlace::~FileInPlace() {
   if (file_) ::unlink(temporary_.c_str());
 }
 
+Status FileInPlace::check_place(const std::string& path) {
+  if (path.empty()) return refused("the path of the file is empty");
+  if (path.back() == '/') return refused(path + " names a folder; the path of a file was expected");
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0) {
+    if (S_ISDIR(about.st_mode))
+      return refused(path + " is a folder; give the path of a file in it, or let a Checkpointer keep its files there");
+    if (!S_ISREG(about.st_mode)) return refused(path + " is a device, socket or pipe, not a file; give another path");
+  } else if (errno != ENOENT) {
+    return system_error(path + " cannot be looked at", errno);
+  }
+  std::string folder = folder_of(path);
+  if (::stat(folder.c_str(), &about) != 0) {
+    int reason = errno;
+    return system_error(
+        "the folder " + folder + " is not there on host " + host_name() + "; make it, or give another path", reason);
+  }
+  if (!S_ISDIR(about.st_mode)) return refused(folder + " is no folder, so there can be no " + path);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return system_error("cannot write " + path + ": its folder does not allow new files", errno);
+  return {};
+}
+
 Result<FileInPlace> FileInPlace::create(const std::string& given) {
   HVD_RETURN_IF_ERROR(check_place(given));
   // A symbolic link stays a link, and the file that it leads to is replaced.
-  std::unique_ptr<char, decltype(&std::free)> real(::realpath(given.c_str(), nullptr), &std::free);
-  std::string path = real == nullptr ? given : real.get();
+  std::string path = end_of_links(given);
   remove_leftovers(path);
   std::string temporary =
       folder_of(path) + "/" + beginning_of_temporaries(path) + host_name() + "-" + std::to_string(::getpid());
@@ -166,12 +165,13 @@ void FileInPlace::start_writing_back(std::uint64_t offset, std::uint64_t bytes) 
 }
 
 // At any moment between these calls there is a whole file at `path`, or at the kept name.
-Status FileInPlace::commit(const std::string& kept_suffix) {
+Status FileInPlace::commit(const std::string& kept_suffix, const std::function<Status()>& may_replace) {
   if (::fsync(file_.get()) != 0) {
     int reason = errno;
     if (reason == ENOSPC || reason == EDQUOT) return no_room(path_, 0, reason);
     return system_error(path_ + " cannot be made durable; what was there before is untouched", reason);
   }
+  if (may_replace) HVD_RETURN_IF_ERROR(may_replace());
   if (!kept_suffix.empty()) {
     std::string kept = path_ + kept_suffix;
     std::string second_name = temporary_ + "-kept";

@@ -2,6 +2,7 @@
 // A file that takes its place when it is whole. It is written under another name in the same folder, made durable and
 // then renamed.
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/bytes.hpp"
@@ -16,6 +17,8 @@ class FileInPlace {
   // cannot be written to. Removes what an earlier process left of the same file under its temporary name; nobody else
   // may be writing it now.
   static Result<FileInPlace> create(const std::string& path);
+  // Looks at the path, and makes nothing: fails as create() does for a path that can be no file.
+  static Status check_place(const std::string& path);
 
   FileInPlace(FileInPlace&& other) noexcept = default;
   FileInPlace& operator=(FileInPlace&&) = delete;
@@ -34,8 +37,9 @@ class FileInPlace {
 
   // When it returns, the file is durable and in its place. The file that was in the place is kept as path +
   // `kept_suffix`, and replaces an older one of that name; empty: nothing is kept. If the power fails at any moment,
-  // one of the files is whole.
-  Status commit(const std::string& kept_suffix);
+  // one of the files is whole. `may_replace` is asked when the file is durable, just before it takes its place; if that
+  // fails, nothing is replaced.
+  Status commit(const std::string& kept_suffix, const std::function<Status()>& may_replace = {});
 
  private:
   FileInPlace(std::string path, std::string temporary, FileDescriptor file);

@@ -17,6 +17,18 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
+std::string end_of_links(const std::string& path) {
+  constexpr int most_links = 40;  // as the kernel; a circle of links has no end
+  std::filesystem::path at(path);
+  for (int i = 0; i < most_links; ++i) {
+    std::error_code failed;
+    auto target = std::filesystem::read_symlink(at, failed);
+    if (failed) break;
+    at = at.parent_path() / target;  // an absolute target replaces the folder
+  }
+  return at.string();
+}
+
 bool is_folder(const std::string& path) {
   struct stat about {};
   return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);

@@ -12,4 +12,8 @@ std::vector<std::string> names_in(const std::string& folder);
 // Returns true if the path leads to a folder, through links too. A path that cannot be looked at is no folder.
 bool is_folder(const std::string& path);
 
+// Returns the path to which a symbolic link at `path` leads in the end, also if nothing is there. Links among the
+// folders before the last name stay as they are. Returns `path` if it is no link.
+std::string end_of_links(const std::string& path);
+
 }  // namespace hvd::posix

@@ -21,6 +21,15 @@ PyObject* raise_about_files(hvd_status status) {
   }
 }
 
+// A path of the file system, as text or bytes of any encoding. For PyArg_ParseTuple's "O&".
+int path_in(PyObject* given, void* into) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(given, &bytes) == 0) return 0;
+  *static_cast<std::string*>(into) = PyBytes_AsString(bytes);
+  Py_DecRef(bytes);
+  return 1;
+}
+
 // The entries of a checkpoint with the memory that they point to, kept as long as the entries are used.
 struct Entries {
   std::vector<hvd_checkpoint_entry> all;
@@ -88,6 +97,8 @@ struct Entries {
 
 PyObject* value_of(const hvd_checkpoint_entry& entry) {
   switch (entry.type) {
+    case HVD_ENTRY_GROUP:
+    case HVD_ENTRY_NONE: return none();
     case HVD_ENTRY_BOOL: return PyBool_FromLong(static_cast<long>(entry.integer));
     case HVD_ENTRY_INTEGER: return PyLong_FromLongLong(entry.integer);
     case HVD_ENTRY_NUMBER: return PyFloat_FromDouble(entry.number);
@@ -99,8 +110,10 @@ PyObject* value_of(const hvd_checkpoint_entry& entry) {
         if (PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(entry.shape[i])) != 0) return nullptr;
       return Py_BuildValue("(sN)", entry.dtype, shape.release());
     }
-    default: return none();
   }
+  return raise(PyExc_NotImplementedError, (std::string(entry.path) + " is of a type that this package does not know; "
+                                                                     "expected the core library of the same version")
+                                              .c_str());
 }
 
 PyObject* entries_of(hvd_checkpoint* opened, std::size_t count) {
@@ -128,13 +141,14 @@ void close_capsule(PyObject* capsule) {
 }  // namespace
 
 PyObject* checkpoint_save(PyObject*, PyObject* arguments) {
-  const char *path = nullptr, *compression = nullptr, *lease = nullptr;
+  const char* compression = nullptr;
+  std::string path, lease;
   PyObject* list = nullptr;
   long long step = -1;
   int keeps_previous = 1;
   Py_ssize_t keep = 0;
-  if (!PyArg_ParseTuple(arguments, "sOLzpzn:checkpoint_save", &path, &list, &step, &compression, &keeps_previous,
-                        &lease, &keep))
+  if (!PyArg_ParseTuple(arguments, "O&OLzpO&n:checkpoint_save", path_in, &path, &list, &step, &compression,
+                        &keeps_previous, path_in, &lease, &keep))
     return nullptr;
   Entries entries;
   if (!entries.add_all(list)) return nullptr;
@@ -143,11 +157,11 @@ PyObject* checkpoint_save(PyObject*, PyObject* arguments) {
   options.step = step;
   options.compression = compression;
   options.forgets_previous = keeps_previous != 0 ? 0 : 1;
-  options.lease = lease;
+  options.lease = lease.c_str();
   options.keep = static_cast<std::size_t>(keep);
   hvd_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = hvd_checkpoint_save(nullptr, path, entries.all.data(), entries.all.size(), &options);
+  status = hvd_checkpoint_save(nullptr, path.c_str(), entries.all.data(), entries.all.size(), &options);
   Py_END_ALLOW_THREADS;
   return status == HVD_OK ? none() : raise_about_files(status);
 }
@@ -168,12 +182,14 @@ PyObject* checkpoint_copy(PyObject*, PyObject* arguments) {
 }
 
 PyObject* checkpoint_open(PyObject*, PyObject* arguments) {
-  const char* path = nullptr;
-  if (!PyArg_ParseTuple(arguments, "s:checkpoint_open", &path)) return nullptr;
+  std::string path;
+  long long before = 0;
+  if (!PyArg_ParseTuple(arguments, "O&|L:checkpoint_open", path_in, &path, &before)) return nullptr;
   hvd_checkpoint* opened = nullptr;
   hvd_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = hvd_checkpoint_open(nullptr, path, &opened);
+  status = before == 0 ? hvd_checkpoint_open(nullptr, path.c_str(), &opened)
+                       : hvd_checkpoint_open_before(nullptr, path.c_str(), before, &opened);
   Py_END_ALLOW_THREADS;
   if (status != HVD_OK) return raise_about_files(status);
   Reference capsule(PyCapsule_New(opened, capsule_name, close_capsule));
@@ -183,8 +199,9 @@ PyObject* checkpoint_open(PyObject*, PyObject* arguments) {
   if (status = hvd_checkpoint_get_info(opened, &info); status != HVD_OK) return raise_about_files(status);
   PyObject* entries = entries_of(opened, info.entries);
   if (entries == nullptr) return nullptr;
-  return Py_BuildValue("(NNsLLL)", capsule.release(), entries, info.path, static_cast<long long>(info.step),
-                       static_cast<long long>(info.sequence), static_cast<long long>(info.saved_at));
+  return Py_BuildValue("(NNNLLL)", capsule.release(), entries, PyUnicode_DecodeFSDefault(info.path),
+                       static_cast<long long>(info.step), static_cast<long long>(info.sequence),
+                       static_cast<long long>(info.saved_at));
 }
 
 PyObject* checkpoint_read(PyObject*, PyObject* arguments) {
@@ -211,11 +228,21 @@ PyObject* checkpoint_library(PyObject*, PyObject* arguments) {
   return status == HVD_OK ? none() : raise_about_files(status);
 }
 
-PyObject* checkpoint_release(PyObject*, PyObject* arguments) {
-  const char* path = nullptr;
-  if (!PyArg_ParseTuple(arguments, "s:checkpoint_release", &path)) return nullptr;
+PyObject* checkpoint_claim(PyObject*, PyObject* arguments) {
+  std::string path;
+  if (!PyArg_ParseTuple(arguments, "O&:checkpoint_claim", path_in, &path)) return nullptr;
+  hvd_status status;
   Py_BEGIN_ALLOW_THREADS;
-  hvd_checkpoint_release(path);
+  status = hvd_checkpoint_claim(path.c_str());
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_files(status);
+}
+
+PyObject* checkpoint_release(PyObject*, PyObject* arguments) {
+  std::string path;
+  if (!PyArg_ParseTuple(arguments, "O&:checkpoint_release", path_in, &path)) return nullptr;
+  Py_BEGIN_ALLOW_THREADS;
+  hvd_checkpoint_release(path.c_str());
   Py_END_ALLOW_THREADS;
   return none();
 }

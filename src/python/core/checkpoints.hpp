@@ -10,6 +10,7 @@ PyObject* checkpoint_copy(PyObject*, PyObject* arguments);
 PyObject* checkpoint_open(PyObject*, PyObject* argument);
 PyObject* checkpoint_read(PyObject*, PyObject* arguments);
 PyObject* checkpoint_library(PyObject*, PyObject* argument);
+PyObject* checkpoint_claim(PyObject*, PyObject* arguments);
 PyObject* checkpoint_release(PyObject*, PyObject* argument);
 
 }  // namespace hvd::python

@@ -316,11 +316,13 @@ PyMethodDef functions[] = {
      "checkpoint_copy([(path, kind, type, value), ...], address, bytes): copies tensors to the address, in their "
      "order, each at a multiple of 64 bytes. A tensor without an address gets its place only."},
     {"checkpoint_open", checkpoint_open, METH_VARARGS,
-     "checkpoint_open(path) -> (checkpoint, entries, path, step, sequence, saved_at). A tensor's value is (dtype, "
-     "shape)."},
+     "checkpoint_open(path[, before]) -> (checkpoint, entries, path, step, sequence, saved_at). A tensor's value is "
+     "(dtype, shape). before: only checkpoints of the folder whose sequence is lower."},
     {"checkpoint_read", checkpoint_read, METH_VARARGS, "checkpoint_read(checkpoint, path, address, bytes): a tensor."},
     {"checkpoint_library", checkpoint_library, METH_VARARGS,
      "checkpoint_library(otherwise): opens the HDF5 library; NotImplementedError if there is none."},
+    {"checkpoint_claim", checkpoint_claim, METH_VARARGS,
+     "checkpoint_claim(path): takes the right to write there, or looks whether this process still has it."},
     {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},
