@@ -58,8 +58,9 @@ def read(path, shards, split, wanted, open_file, nodes=None):
 def _exchange_entries(opened):
     """Returns {saved rank: its state, as a tree.Node}."""
     own = {}
-    for who, (_, entries) in opened.items():
+    for who, (capsule, entries) in opened.items():
         group = f"/rank_{who}"
+        entries = tree.with_names_of_parameters(capsule, entries, group)
         own[who] = [(where[len(group):] or "/", *rest) for where, *rest in entries
                     if where == group or where.startswith(f"{group}/")]
     text = tree.as_text([[who, entries] for who, entries in own.items()])
@@ -169,8 +170,7 @@ class _Union:
         groups = tree.Node("list")
         names = set()
         for part in parts.values():
-            found = training._saved_names(part["param_groups"])
-            names = None if found is None or names is None else names | set(found)
+            names |= set(training._saved_names(part["param_groups"]))
         count = max(len(part["param_groups"]) for part in parts.values())
         for i in range(count):
             holders = {who: part["param_groups"][str(i)] for who, part in parts.items() if str(i) in
@@ -182,7 +182,7 @@ class _Union:
                     having = {who: each[key] for who, each in holders.items() if key in each}
                     group[key] = self._merged(None, f"the optimizer's {key}", having)
             own = self._wanted.groups[i] if i < len(self._wanted.groups) else []
-            group["params"] = own if names is None else [name for name in own if name in names]
+            group["params"] = [name for name in own if name in names]
             groups[str(i)] = group
         return groups
 

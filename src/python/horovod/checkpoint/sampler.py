@@ -26,15 +26,21 @@ class Sampler(torch.utils.data.Sampler):
         self.epoch = 0
         self.position = 0  # how many samples of this epoch the job has used, over all ranks
         self._count, self._shuffle, self._seed = len(dataset), shuffle, seed
+        self._random_state = None  # torch's generator as it was when the restored checkpoint was saved
 
     def set_epoch(self, epoch):
         """Begins an epoch. The epoch of a restored checkpoint goes on at its saved position."""
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
+            self._random_state = None
 
     def advance(self, samples):
         """Call this when this rank has trained on `samples` more samples."""
         self.position = min(self._count, self.position + samples * size())
+
+    def keep_random_state(self):
+        """restore() calls this when it has set the random numbers of this rank."""
+        self._random_state = torch.get_rng_state() if self.position > 0 else None
 
     def _rest(self):
         if not self._shuffle:
@@ -47,12 +53,17 @@ class Sampler(torch.utils.data.Sampler):
         return -(-(self._count - self.position) // size())
 
     def __iter__(self):
+        # A DataLoader draws a number whenever it begins, before it asks for the first sample. A training that was not
+        # interrupted drew none here, in the middle of an epoch.
+        state, self._random_state = self._random_state, None
+        if state is not None:
+            torch.set_rng_state(state)
         rest = self._rest()
         missing = len(self) * size() - len(rest)
         while rest and missing > 0:
             rest += rest[:missing]
             missing = len(self) * size() - len(rest)
-        return iter(rest[rank()::size()])
+        yield from rest[rank()::size()]
 
     def state_dict(self):
         return {"epoch": self.epoch, "position": self.position, "seed": self._seed, "samples": self._count,

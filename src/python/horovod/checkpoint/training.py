@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from horovod.checkpoint.tree import Node, Read
+from horovod.checkpoint.tree import Node, Read, value_of
 
 
 def unwrapped(model):
@@ -17,14 +17,32 @@ def unwrapped(model):
 
 def names_of_parameters(optimizer, model):
     """Returns the optimizer's parameters in its order, and a name for each: the model's name for it, else param.0
-    and so on."""
-    known = {}
+    and so on, or optimizer.param.0 if the model has that name."""
+    known, taken = {}, set()
     if model is not None:
-        for name, parameter in unwrapped(model).named_parameters():
+        for name, parameter in unwrapped(model).named_parameters(remove_duplicate=False):
             known.setdefault(id(parameter), name)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    names = [known.get(id(parameter), f"param.{i}") for i, parameter in enumerate(parameters)]
+            taken.add(name)
+    parameters = _parameters_of(optimizer)
+    names = [known.get(id(parameter)) or _free_name(f"param.{i}", taken) for i, parameter in enumerate(parameters)]
     return parameters, names
+
+
+def _parameters_of(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _free_name(name, taken):
+    while name in taken:
+        name = f"optimizer.{name}"
+    return name
+
+
+def has_state_of_its_own(optimizer):
+    """True for an optimizer with op=hvd.Adasum that keeps more than the count of its steps: each rank steps by its own
+    gradients, and so has other moments than the other ranks."""
+    return getattr(optimizer, "_combines_steps", False) and any(
+        value is not None for state in optimizer.state.values() for key, value in state.items() if key != "step")
 
 
 def optimizer_state(optimizer, model):
@@ -54,14 +72,16 @@ def problem_with_optimizer(found, optimizer, model):
     if len(groups) != len(optimizer.param_groups):
         return f"{len(groups)} parameter groups were saved, this optimizer has {len(optimizer.param_groups)}"
     saved = _saved_names(groups)
-    if saved is None:  # a long list is saved as a tensor, and this tensor has not been read yet
-        return None
     missing = sorted(set(names) - set(saved))
     surplus = sorted(set(saved) - set(names))
     if missing or surplus:
         return "; ".join(filter(None, (_listed("not saved", missing), _listed("not in this optimizer", surplus))))
+    return _problem_with_shapes(found["state"], names, parameters)
+
+
+def _problem_with_shapes(states, names, parameters):
     for name, parameter in zip(names, parameters):
-        state = found["state"].get(name)
+        state = states.get(name)
         for key in _LIKE_PARAMETERS if isinstance(state, Node) else ():
             moment = state.get(key)
             if isinstance(moment, Read) and moment.shape != tuple(parameter.shape):
@@ -72,10 +92,7 @@ def problem_with_optimizer(found, optimizer, model):
 def _saved_names(groups):
     names = []
     for key in sorted(groups, key=int):
-        params = groups[key]["params"]
-        if isinstance(params, Read):
-            return None
-        names += params.value() if isinstance(params, Node) else params
+        names += value_of(groups[key]["params"])
     return names
 
 
@@ -98,20 +115,83 @@ def load_optimizer(optimizer, model, saved):
         numbers = [number_of[names[_position(parameters, parameter)]] for parameter in ours["params"]]
         state["param_groups"].append({**group, "params": numbers})
     optimizer.load_state_dict(state)
-    for name, values in saved["state"].items():
-        loaded = optimizer.state.get(of_name.get(name))
-        if not isinstance(values, dict) or not isinstance(loaded, dict):
-            continue
-        for key, value in values.items():
-            now = loaded.get(key)
-            # load_state_dict() converts moments to the type of their parameter, which may be less precise than the
-            # saved type.
-            if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor) and now.dtype != value.dtype:
-                loaded[key] = value.to(now.device)
+    _put_types_right(optimizer, {of_name[name]: values for name, values in saved["state"].items() if name in of_name})
+
+
+def _put_types_right(optimizer, saved):
+    """Gives the state of each parameter its saved types. load_state_dict() converts tensors to the type of their
+    parameter, which may be less precise, also those within lists and dicts, and makes other things of some values."""
+    for parameter, values in saved.items():
+        loaded = optimizer.state.get(parameter)
+        if isinstance(values, dict) and isinstance(loaded, dict):
+            for key, value in values.items():
+                if key in loaded:
+                    loaded[key] = _as_saved(value, loaded[key], parameter.device)
+
+
+def _as_saved(saved, loaded, device):
+    """Returns the loaded value if it has the type of the saved one, else the saved one on the device."""
+    if isinstance(saved, torch.Tensor):
+        if isinstance(loaded, torch.Tensor):
+            return loaded if loaded.dtype == saved.dtype else saved.to(loaded.device)
+        return saved.to(device)
+    if isinstance(saved, dict):
+        there = loaded if isinstance(loaded, dict) else {}
+        return type(saved)((key, _as_saved(value, there.get(key), device)) for key, value in saved.items())
+    if type(saved) in (list, tuple):
+        there = loaded if isinstance(loaded, (list, tuple)) and len(loaded) == len(saved) else [None] * len(saved)
+        return type(saved)(_as_saved(value, now, device) for value, now in zip(saved, there))
+    return saved
 
 
 def _position(parameters, wanted):
     return next(i for i, parameter in enumerate(parameters) if parameter is wanted)
+
+
+# ---- other objects --------------------------------------------------------------------------------------------------
+
+
+def is_checked_beforehand(each):
+    """True for objects whose state is compared with them before anything is loaded: problem_with_object() knows them.
+    The others refuse a state themselves, when they load it."""
+    return isinstance(each, (torch.nn.Module, torch.optim.Optimizer))
+
+
+def problem_with_object(found, each):
+    """Returns the reason why this object cannot load the saved state, or None if it can or only it knows."""
+    if not is_checked_beforehand(each):
+        return None
+    if not isinstance(found, Node):
+        return "what was saved is no state of such an object"
+    if isinstance(each, torch.nn.Module):
+        return problem_with_model(found, each)
+    return _problem_with_numbered(found, each)
+
+
+def _problem_with_numbered(found, optimizer):
+    """As problem_with_optimizer(), for a state in which parameters have numbers."""
+    groups = found.get("param_groups")
+    if not isinstance(found.get("state"), Node) or not isinstance(groups, Node):
+        return "the checkpoint's optimizer has no state and param_groups"
+    saved = [_count(groups[key]["params"]) for key in sorted(groups, key=int)]
+    own = [len(group["params"]) for group in optimizer.param_groups]
+    if saved != own:
+        return f"groups of {saved} parameters were saved, this optimizer has {own}"
+    parameters = _parameters_of(optimizer)
+    return _problem_with_shapes(found["state"], [str(number) for number in range(len(parameters))], parameters)
+
+
+def _count(params):
+    return params.shape[0] if isinstance(params, Read) else len(params)
+
+
+def load_checked(each, state):
+    """Loads an object for which problem_with_object() has found no problem."""
+    each.load_state_dict(state)
+    if isinstance(each, torch.optim.Optimizer):
+        parameters = _parameters_of(each)
+        _put_types_right(each, {parameters[number]: values for number, values in state["state"].items()
+                                if isinstance(number, int) and number < len(parameters)})
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import collections.abc
 import ctypes
 import json
 import math
+import re
 
 import torch
 
@@ -238,9 +239,11 @@ def _is_numpy(value):
 def _put_numpy(value, path, into):
     import numpy
     name = value.dtype.name
-    if name not in DTYPES or not value.dtype.isnative:
+    # Types that another package has added have names of ours, too, but NumPy alone cannot read them back.
+    if name not in DTYPES or not value.dtype.isnative or value.dtype.type.__module__ != "numpy":
         raise TypeError(
-            f"the checkpoint's {path} is of NumPy's type {value.dtype}; expected one of {', '.join(DTYPES)}")
+            f"the checkpoint's {path} is of NumPy's type {value.dtype} ({value.dtype.type.__module__}); expected a "
+            f"tensor, or one of NumPy's own {', '.join(name for name in DTYPES if hasattr(numpy, name))}")
     array = numpy.array(value, order="C")  # a copy, because torch refuses read-only arrays
     kind = "ndarray" if isinstance(value, numpy.ndarray) else "numpy"
     tensor = torch.from_numpy(array.reshape(-1).view(numpy.uint8))
@@ -277,7 +280,10 @@ class Read:
             return complex(tensor.item())
         if kind in ("ndarray", "numpy"):
             import numpy
-            array = tensor.numpy()
+            try:
+                array = tensor.numpy()
+            except TypeError:  # a type that NumPy lacks
+                return tensor
             return array if kind == "ndarray" else numpy.asarray(array)[()]
         if kind.endswith(" of str"):
             return _SEQUENCES[kind[:-7]](_bytes_of(tensor).decode("utf-8", "surrogatepass").split("\n"))
@@ -321,6 +327,30 @@ def _sparse(kind, parts):
         return made._coalesced_(parts["is_coalesced"])
     make = {"sparse_csr": torch.sparse_csr_tensor, "sparse_csc": torch.sparse_csc_tensor}[kind]
     return make(parts["compressed"], parts["plain"], parts["values"], parts["size"])
+
+
+def value_of(item):
+    """Returns the Python object of an item of a Node, whose tensors must have been read."""
+    return item.value() if isinstance(item, (Node, Read)) else item
+
+
+def tensors_in(item):
+    return list(item.tensors()) if isinstance(item, Node) else [item] if isinstance(item, Read) else []
+
+
+def with_names_of_parameters(capsule, entries, group=""):
+    """Reads the names of an optimizer's parameters, which are a tensor of bytes if they are long, since they tell
+    whether it is this optimizer. Returns the entries with these names as texts. `group`: where the state begins."""
+    names = re.compile(re.escape(group) + r"/optimizer/param_groups/\d+/params")
+    return [_with_text(capsule, entry) if entry[2] == TENSOR and entry[1].endswith(" of str") and
+            names.fullmatch(entry[0]) else entry for entry in entries]
+
+
+def _with_text(capsule, entry):
+    path, kind, _, value = entry
+    memory = torch.empty(value[1], dtype=torch.uint8)
+    _core.checkpoint_read(capsule, path, memory.data_ptr(), memory.numel())
+    return path, kind, TEXT, _bytes_of(memory).decode("utf-8", "surrogatepass")
 
 
 def unflatten(entries):
