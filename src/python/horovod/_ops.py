@@ -10,6 +10,7 @@ import atexit
 import collections
 import itertools
 import os
+import sys
 import threading
 import weakref
 
@@ -69,6 +70,9 @@ optimizers_with = collections.Counter()
 jobs = 0  # the number of jobs that this process has joined
 # Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
+# Writes of checkpoints on other threads whose outcome nobody has been told yet. They have wait(), finish(), `what` and
+# `is_collective`.
+writing = set()
 _remembered = 0  # how many operations `latest` has taken, also those replaced since
 _unnamed = {}  # process set id -> counter of its operations without a name
 _first_unnamed = 1  # the number with which such a counter begins
@@ -104,11 +108,27 @@ def init(*members):
 
 def shutdown():
     """Leaves the job. The tensors of operations that were not synchronised stay alive until the C library no longer
-    uses them."""
+    uses them. Waits for checkpoints that are still being written; raises the error of such a write when all is done."""
+    for each in list(writing):
+        each.wait()
     with _changing:
         _core.shutdown()
         _copy_mark()
         _forget_operations()
+    _finish_writing()
+
+
+def _finish_writing():
+    failures = []
+    for each in list(writing):
+        try:
+            each.finish()
+        except Exception as error:  # of any kind; every one is told
+            failures.append((each.what, error))
+    for what, error in failures[1:]:
+        print(f"Horovod: {what} failed: {error}", file=sys.stderr)
+    if failures:
+        raise failures[0][1]
 
 
 def _copy_mark():
@@ -254,6 +274,9 @@ def join():
     """Returns when every rank has called it; the result is the last rank to call. Until then this rank contributes
     zeros."""
     global _first_unnamed, times_joined
+    for each in list(writing):
+        if each.is_collective:  # in its operations this rank must not count as one that has joined
+            each.wait()
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))

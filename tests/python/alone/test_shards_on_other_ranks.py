@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.checkpoint import collective, resharded, sharded
+from horovod.checkpoint import collective, resharded, restoring, sharded
 
 LIMIT_SECONDS = 100
 
@@ -18,7 +18,7 @@ class Ranks:
 
     def __init__(self, monkeypatch):
         self._own = threading.local()
-        for module in (collective, resharded, sharded):
+        for module in (collective, resharded, restoring, sharded):
             for name, value in (("rank", lambda: self._own.rank), ("size", lambda: self._size),
                                 ("allgather_object", self._allgather), ("_send", self._send), ("share", self._share)):
                 if hasattr(module, name):

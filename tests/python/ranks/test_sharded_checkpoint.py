@@ -150,3 +150,119 @@ def test_ranks_that_lose_others_after_the_shards_are_written_leave_them(when, fo
     assert hvd.checkpoint.restore(path, fresh, its_optimizer)["step"] == 2
     for name, value in fresh.state_dict().items():
         assert torch.equal(value, model.state_dict()[name])
+
+
+def damage_shards_of(path, rank):
+    """Damages a shard of the checkpoint. Returns when all ranks may look."""
+    hvd.barrier()
+    if rank == 0:
+        for name in os.listdir(f"{path}.shards"):
+            os.truncate(f"{path}.shards/{name}", 3000)
+    hvd.barrier()
+
+
+def test_another_file_of_the_folder_is_not_taken_for_the_one_before(folder, nodes, rank):
+    model = torch.nn.Linear(40, 3)
+    hvd.checkpoint.save(f"{folder}/another.h5", model, step=3)
+    hvd.checkpoint.save(f"{folder}/big.h5", model, step=9, sharded=True)
+    damage_shards_of(f"{folder}/big.h5", rank)
+    with pytest.raises(OSError, match="is damaged"):
+        hvd.checkpoint.restore(f"{folder}/big.h5", model)
+
+
+def test_the_one_before_is_the_one_that_was_written_before(folder, nodes, rank):
+    model, _ = make(rank)
+    with hvd.checkpoint.Checkpointer(folder, model, sharded=True, asynchronous=False, keep=4) as checkpointer:
+        for step in (150, 120, 130, 200):  # the steps began anew after 150
+            checkpointer.save(step)
+        damage_shards_of(f"{folder}/step-000000000200.h5", rank)
+        assert checkpointer.latest() == f"{folder}/step-000000000130.h5"
+        assert checkpointer.restore()["step"] == 130
+        if rank == 0:
+            shutil.rmtree(f"{folder}/step-000000000130.h5.shards")
+        hvd.barrier()
+        assert checkpointer.latest() == f"{folder}/step-000000000120.h5"
+        assert checkpointer.restore()["step"] == 120
+        for step in (120, 150):
+            damage_shards_of(f"{folder}/step-{step:012d}.h5", rank)
+        assert checkpointer.latest() is None
+        with pytest.raises(OSError, match="step-000000000200.h5.shards|step-000000000150.h5.shards"):
+            checkpointer.restore()
+
+
+def test_shards_of_others_stay(folder, nodes, rank):
+    others = [f"{folder}/{name}.h5.shards" for name in ("other", "step-best", "step-000000000001")]
+    if rank == 0:
+        for other in others:  # of a first save, whose index is written last
+            os.makedirs(other)
+            open(f"{other}/node-0-mark.h5", "w").close()
+    hvd.barrier()
+    model, _ = make(rank)
+    for _ in range(2):
+        hvd.checkpoint.save(f"{folder}/a.h5", model, sharded=True)
+    hvd.barrier()
+    assert all(os.path.exists(f"{other}/node-0-mark.h5") for other in others)
+    hvd.barrier()
+    with hvd.checkpoint.Checkpointer(folder, model, sharded=True, asynchronous=False) as checkpointer:
+        checkpointer.save(2)
+        hvd.barrier()
+        # steps belong to the checkpointer; this one was left by a killed job
+        assert [os.path.exists(other) for other in others] == [True, True, False]
+
+
+def test_shards_lie_beside_the_file_to_which_a_link_leads(folder, nodes, rank):
+    model, _ = make(rank)
+    hvd.checkpoint.save(f"{folder}/big.h5", model, step=1, sharded=True)
+    if rank == 0:
+        os.symlink("big.h5", f"{folder}/current.h5")
+    hvd.barrier()
+    hvd.checkpoint.save(f"{folder}/current.h5", model, step=2, sharded=True)
+    assert os.path.islink(f"{folder}/current.h5") and not os.path.exists(f"{folder}/current.h5.shards")
+    for name in ("current", "big"):
+        assert hvd.checkpoint.restore(f"{folder}/{name}.h5", model)["step"] == 2
+    newest = max((f"{folder}/big.h5.shards/{name}" for name in os.listdir(f"{folder}/big.h5.shards")),
+                 key=os.path.getmtime)
+    newest = hvd.broadcast_object(newest)
+    hvd.barrier()
+    if rank == 0:
+        os.truncate(newest, 3000)
+    hvd.barrier()
+    for name in ("current", "big"):
+        assert hvd.checkpoint.restore(f"{folder}/{name}.h5", model)["step"] == 1
+
+
+def test_the_path_is_that_of_rank_0_however_other_ranks_spell_it(folder, nodes, rank):
+    model, _ = make(rank)
+    path = f"{folder}/{'./' * rank}a.h5"
+    hvd.checkpoint.save(path, model, step=2, sharded=True)
+    assert hvd.checkpoint.restore(path, model)["step"] == 2
+
+
+def test_ranks_may_join_while_shards_are_written(folder, nodes, rank):
+    model = torch.nn.Linear(700, 700)
+    with hvd.checkpoint.Checkpointer(folder, model, sharded=True) as checkpointer:
+        for epoch in range(1, 4):
+            for batch in range(5 - min(rank, 1)):  # rank 0 has one batch more
+                hvd.allreduce(torch.ones(10), name="gradient")
+                if batch == 3:
+                    checkpointer.save(epoch)
+            hvd.join()
+        checkpointer.wait()
+        assert checkpointer.latest() == f"{folder}/step-000000000003.h5"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_shutdown_waits_for_what_is_being_written(fails, folder, nodes, rank):
+    checkpointer = hvd.checkpoint.Checkpointer(folder, torch.nn.Linear(700, 700), sharded=True)
+    if fails and rank == 0:
+        open(f"{folder}/step-000000000003.h5.shards", "w").close()
+    hvd.barrier()
+    checkpointer.save(3)
+    if fails:
+        with pytest.raises(OSError, match="step-000000000003.h5.shards"):
+            hvd.shutdown()
+    else:
+        hvd.shutdown()
+    hvd.init()
+    assert hvd.checkpoint.latest(folder) == (None if fails else f"{folder}/step-000000000003.h5")
+    checkpointer.close()

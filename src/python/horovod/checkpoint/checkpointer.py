@@ -7,8 +7,8 @@ import time
 
 import torch
 
-from horovod import _core
-from horovod.checkpoint import collective
+from horovod import _core, _ops
+from horovod.checkpoint import collective, restoring
 from horovod.checkpoint import sharded as sharded_files
 from horovod.common.stops import should_stop, stop_cause, stop_reason
 from horovod.torch._job import rank
@@ -51,7 +51,6 @@ class Checkpointer:
         for name, value in (("every_steps", every_steps), ("every_minutes", every_minutes)):
             if value is not None and value <= 0:
                 raise ValueError(f"{name} is {value}; expected a positive number, or None")
-        self.folder = collective.path_text(folder)
         self.stall_seconds = 0.0  # seconds that the training of this rank has stood still for checkpoints
         self.snapshot_bytes = 0  # bytes of this rank's copy of the state
         self._model, self._optimizer, self._objects = model, optimizer, objects
@@ -67,13 +66,8 @@ class Checkpointer:
         self.exit_code = 0  # the exit code with which the program should end then
         self._clock = _Clock(every_minutes) if every_minutes is not None else None
         should_stop()  # from now on a signal that announces the end does not end the process
-        collective.on_rank_0(self._prepare_folder)
-
-    def _prepare_folder(self):
-        os.makedirs(self.folder, exist_ok=True)
-        if not os.access(self.folder, os.W_OK | os.X_OK):
-            raise PermissionError(
-                f"the folder {self.folder} does not allow new files; give the checkpoints another one")
+        # rank 0's folder, on all ranks; it stays the same if the program goes to another folder
+        self.folder = collective.on_rank_0(lambda: _prepared(collective.path_text(folder)))
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +134,7 @@ class Checkpointer:
             self._path(step), self._model, self._optimizer, step, extra, self._objects, self._compression, True,
             self._random_numbers, self._sharded, self.folder, self._keep)
         if self._asynchronous:
-            self._writing = _Writing(write)
+            self._writing = _Writing(write, f"the checkpoint {self._path(step)}", is_collective=True)
         else:
             write()
 
@@ -150,7 +144,7 @@ class Checkpointer:
             self._memory = torch.empty(needed, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
             self.snapshot_bytes = needed
         entries, kept = state.copied_into(self._memory)
-        self._writing = _Writing(lambda: self._write(entries, kept, step))
+        self._writing = _Writing(lambda: self._write(entries, kept, step), f"the checkpoint {self._path(step)}")
 
     def _path(self, step):
         return f"{self.folder}/step-{step:012d}.h5"
@@ -204,21 +198,17 @@ class Checkpointer:
         """Loads the newest whole checkpoint. Returns the dict of hvd.checkpoint.restore(), or {"step": None} if
         there is none."""
         self.wait()
-        if collective.on_rank_0(self._is_empty):
+        rest = restoring.restore_or_none(self.folder, self._model, self._optimizer,
+                                         **{"random_numbers": self._random_numbers, **options}, **self._objects)
+        if rest is None:
             return {"step": None}
-        rest = collective.restore(self.folder, self._model, self._optimizer, random_numbers=self._random_numbers,
-                                  **options, **self._objects)
         self._saved_step = self.restored_step = rest["step"]
         return rest
-
-    def _is_empty(self):
-        return not any(
-            name.endswith((".h5", ".h5.previous")) and not name.startswith(".") for name in os.listdir(self.folder))
 
     def latest(self):
         """The path of the newest whole checkpoint, or None."""
         self.wait()
-        return collective.latest(self.folder)
+        return restoring.latest(self.folder)
 
 
 def _end_undisturbed(code):
@@ -230,24 +220,49 @@ def _end_undisturbed(code):
     sys.exit(code)
 
 
+def _prepared(folder):
+    """Makes the folder and returns its path from the root on."""
+    here = os.environ.get("PWD", "")  # as the user calls it; other hosts may have it at another place
+    if not os.path.isabs(here) or not os.path.exists(here) or not os.path.samefile(here, "."):
+        here = os.getcwd()
+    folder = os.path.join(here, folder)
+    folder = folder.rstrip("/") or "/"
+    os.makedirs(folder, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"the folder {folder} does not allow new files; give the checkpoints another one")
+    return folder
+
+
 class _Writing:
     """A write on its own thread. The interpreter does not end before this thread has ended."""
 
-    def __init__(self, write):
+    def __init__(self, write, what, is_collective=False):
+        self.what = what
+        self.is_collective = is_collective  # the thread has operations with the other ranks
         self._error = None
+        _ops.writing.add(self)  # until its outcome was told
         self._thread = threading.Thread(target=self._run, args=(write,), name="hvd-checkpoint", daemon=False)
         self._thread.start()
 
     def _run(self, write):
         try:
             write()
+            _ops.writing.discard(self)
         except Exception as error:  # finish() raises this exception
             self._error = error
 
+    def wait(self):
+        """Returns when the write has ended. Its outcome is told later."""
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
     def finish(self):
+        """Returns when the write has ended. Raises its error, once."""
         self._thread.join()
-        if self._error is not None:
-            raise self._error
+        _ops.writing.discard(self)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 class _Clock:

@@ -1,18 +1,16 @@
-"""save, restore and latest: collective functions. Only rank 0 opens files; the other ranks get the contents by
-broadcasts."""
+"""save, and how ranks tell each other what happened. Only rank 0 opens files, but those of checkpoints in shards."""
+import collections.abc
 import contextlib
 import datetime
 import importlib.util
 import json
 import os
 import pathlib
-import sys
 
 import torch
 
 import horovod
 from horovod import _core, _ops
-from horovod.checkpoint import resharded
 from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import training, tree
 from horovod.torch._job import rank, size
@@ -71,7 +69,12 @@ def on_rank_0(do):
     return share_outcome(failure, value)
 
 
-def _refuse_together(problem):
+def from_rank_0(value):
+    """Returns rank 0's value, plain data, on every rank."""
+    return on_rank_0(lambda: value)
+
+
+def refuse_together(problem):
     """Raises on all ranks if any rank has a problem. Otherwise the other ranks would wait for that rank."""
     answers = allgather_object(problem, "checkpoint.problems") if size() > 1 else [problem]
     for who, found in enumerate(answers):
@@ -115,7 +118,7 @@ def collect(model, optimizer, step, extra, objects, with_random):
         mine = training.random_state()
         everybodys = allgather_object(mine, "checkpoint.random") if size() > 1 else [mine]
         generators = dict(enumerate(everybodys))
-    return on_this_rank_0(lambda: _flatten(model, optimizer, step, extra, objects, generators))
+    return on_this_rank_0(lambda: _flatten_for_all(model, optimizer, step, extra, objects, generators))
 
 
 def on_this_rank_0(do):
@@ -125,10 +128,30 @@ def on_this_rank_0(do):
     return value
 
 
-def _flatten(model, optimizer, step, extra, objects, generators):
+def _flatten_for_all(model, optimizer, step, extra, objects, generators):
+    for name, each in {"optimizer": optimizer, **objects}.items():
+        if size() > 1 and training.has_state_of_its_own(each):
+            raise ValueError(
+                f"the state of {name} is another one on each rank, because with op=hvd.Adasum each rank steps by its "
+                "own gradients, and a checkpoint in one piece has that of rank 0 for all. Save with sharded=True")
+    return _flatten(model, optimizer, step, extra, objects, generators)
+
+
+def _check_names(step, extra, objects):
     taken = sorted(set(objects) & set(_OURS))
     if taken:
         raise ValueError(f"{taken[0]} is a name of the checkpoint's own; give the object another one")
+    # restore() returns one dict of the extra items, the step and the objects.
+    for name in extra if isinstance(extra, collections.abc.Mapping) else ():
+        if name == "step" and (step is None or extra[name] != step):
+            raise ValueError(f"extra has the name 'step' ({extra[name]!r}), under which restore() returns what save() "
+                             f"was given as step={step!r}; give step=… instead, or choose another name")
+        if name in objects:
+            raise ValueError(f"extra has the name {name!r}, and so has an object that is to be saved; choose another")
+
+
+def _flatten(model, optimizer, step, extra, objects, generators):
+    _check_names(step, extra, objects)
     state = _about(step)
     if model is not None:
         state["model"] = training.unwrapped(model).state_dict()
@@ -150,7 +173,16 @@ def _about(step):
 
 
 def path_text(path):
-    return os.fspath(path) if not isinstance(path, bytes) else os.fsdecode(path)
+    return os.fsdecode(path)
+
+
+def end_of_links(path):
+    """Returns where a symbolic link at `path` leads. Its folder stays as it is written."""
+    for _ in range(40):
+        if not os.path.islink(path):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return path
 
 
 def save(path, model=None, optimizer=None, step=None, extra=None, *, compression=None, keep_previous=True,
@@ -181,7 +213,8 @@ def save(path, model=None, optimizer=None, step=None, extra=None, *, compression
 def write(path, entries, kept, step, compression, keep_previous, lease=None, keep=0):
     """Runs on the one process that writes. `kept`: the tensors that the addresses in `entries` point to."""
     find_library()
-    _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease, keep)
+    _core.checkpoint_save(path, entries, -1 if step is None else int(step), compression, keep_previous, lease or path,
+                          keep)
     del kept
 
 
@@ -192,12 +225,14 @@ def save_sharded(*arguments, **options):
 def gather_shards(path, model, optimizer, step, extra, objects, compression, keep_previous, random_numbers,
                   sharded=True, lease=None, keep=0):
     """Copies the state to the ranks that write it. Returns (write, bytes): write() is collective and may run on another
-    thread while the training goes on; bytes: how large this rank's copy is."""
+    thread while the training goes on; bytes: how large this rank's copy is. Rank 0's path is used on all ranks."""
+    path = on_rank_0(lambda: end_of_links(path))
+    lease = from_rank_0(lease) or path
     own = {rank(): training.random_state()} if random_numbers else None
     split = sharded_files.agree_on_split(sharded, None if model is None else training.unwrapped(model).state_dict())
     state = sharded_files.agree(lambda: _flatten(model, optimizer, step, extra, objects, own))
     # The name need not be unique in time, because a path has only one save at a time.
-    name = f"checkpoint.to.{lease or path}"
+    name = "checkpoint.to." + lease.encode("utf-8", "backslashreplace").decode()
     write_shards, size_of_copy = sharded_files.gather(path, state, name)
 
     def write_shard(file, entries, kept):
@@ -206,215 +241,31 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
         _core.checkpoint_release(file)
 
     def write_index(shards):
+        before = sharded_files.names_in(f"{path}.shards")
         index = tree.flatten({**_about(step), "shards": shards, "split": split})
         write(path, *index.on_host(), step, None, keep_previous, lease, keep)
+        return before
+
+    def remove_old(before):
+        sharded_files.remove_old_shards(path, before, lease)
+        if keep:
+            sharded_files.remove_shards_without_index(lease)
 
     def write_all():
-        shards, mark = write_shards(write_shard)
-        _, failure = sharded_files.tried(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
+        sharded_files.being_written.add(path)
+        try:
+            write_in_order()
+        finally:
+            sharded_files.being_written.discard(path)
+
+    def write_in_order():
+        shards, mark = write_shards(write_shard, lease)
+        before, failure = sharded_files.tried(lambda: write_index(shards) if rank() == 0 else None, f"{name}.index")
         # If a rank is lost now, nobody knows whether the index was written. The shards stay, because the index may name
         # them.
         if failure is not None:
             sharded_files.remove_shards(path, f"-{mark}.h5")
             raise failure
-        sharded_files.agree(lambda: sharded_files.remove_old_shards(path) if rank() == 0 else None, f"{name}.old")
+        sharded_files.agree(lambda: remove_old(before) if rank() == 0 else None, f"{name}.old")
 
     return write_all, size_of_copy
-
-
-# ---- restoring ------------------------------------------------------------------------------------------------------
-
-
-def _open(path):
-    find_library()
-    return _core.checkpoint_open(path)
-
-
-def restore(path, model=None, optimizer=None, *, strict=True, random_numbers=True, **objects):
-    """Loads a checkpoint into the given objects, on all ranks. Returns the rest as a dict with "step". Collective.
-
-    path: a file, or a folder: then its newest whole checkpoint is loaded. If a checkpoint is damaged, the one before it
-    is loaded, with a warning. The number of ranks may differ from the number when it was saved.
-    strict: refuse a checkpoint that does not have exactly the model's tensors; otherwise load the tensors that fit.
-    random_numbers: set the random number generators of the ranks that had saved theirs.
-    objects: objects as given to save(); their load_state_dict() is called.
-
-    The dict has the items that were saved as `extra`, "step" (None if save() was not given one), and the state of
-    saved objects that are not given here. If anything does not fit, nothing is loaded and all ranks raise ValueError.
-    """
-    path = path_text(path)
-    tried = []
-    while True:
-        tried.append(path)
-        try:
-            return _restore(path, model, optimizer, strict, random_numbers, objects)
-        except _ShardsDamaged as damaged:
-            older = on_rank_0(lambda: _one_before(damaged.index, tried))
-            if older is None:
-                raise OSError(str(damaged)) from None
-            if rank() == 0:
-                print(f"Horovod: {damaged}; using {older} instead", file=sys.stderr)
-            path = older
-
-
-class _ShardsDamaged(Exception):
-    def __init__(self, index, why):
-        super().__init__(why)
-        self.index = index
-
-
-def _one_before(index, tried):
-    """The index of shards that comes before this one: the file that this one replaced, or the next older name in its
-    folder."""
-    if os.path.exists(f"{index}.previous"):
-        return f"{index}.previous"
-    around = os.path.dirname(index) or "."
-    names = sorted((name for name in os.listdir(around) if name.endswith(".h5") and not name.startswith(".")),
-                   reverse=True)
-    older = [f"{around}/{name}" for name in names if name < os.path.basename(index)]
-    return next((each for each in older if each not in tried), None)
-
-
-def _restore(path, model, optimizer, strict, random_numbers, objects):
-    opened = on_this_rank_0(lambda: _open(path))
-    entries, found = share(opened[1:3] if opened else None) if size() > 1 else opened[1:3]
-    root = tree.unflatten([tuple(entry) for entry in entries])
-    is_sharded = "shards" in root
-    if is_sharded:
-        step = root.get("step")
-        try:
-            root = _read_shards(found, root, model, optimizer, strict)
-        except OSError as error:
-            raise _ShardsDamaged(found, str(error)) from None
-        root["step"] = step
-    _refuse_together(_problem_with(root, found, model, optimizer, strict, objects))
-    places, in_place = ({}, False) if model is None or is_sharded else training.places_in_model(root["model"], model)
-    generators = root.pop("random", None)
-    for name, wanted in (("model", model), ("optimizer", optimizer)):
-        if wanted is None:
-            root.pop(name, None)  # a caller that wants only the step need not read the rest of the file
-    if is_sharded:
-        own = generators.get(f"rank_{rank()}") if random_numbers and generators else None
-    else:
-        capsule = opened[0] if opened else None
-        _read(capsule, list(root.tensors()), places)
-        own = _read_own(capsule, generators) if random_numbers and generators else None
-    _load(root, model, in_place, optimizer, strict, objects)
-    if own is not None:
-        training.set_random_state(own.value())
-    return _rest_of(root, objects)
-
-
-def _read_shards(path, index, model, optimizer, strict):
-    shards, split = index["shards"], dict(index.get("split", {}))
-    if sharded_files.count_ranks(shards) == size():
-        return sharded_files.read_own(path, shards, _open)
-    return resharded.read(path, shards, split, resharded.Wanted(model, optimizer, strict), _open)
-
-
-def _problem_with(root, path, model, optimizer, strict, objects):
-    problem = None
-    if model is not None:
-        problem = training.problem_with_model(root["model"], model) if isinstance(root.get("model"), tree.Node) else \
-            "no model was saved"
-        if problem and strict:
-            return f"{path} is of another model than this one: {problem}"
-        if not isinstance(root.get("model"), tree.Node):
-            root["model"] = tree.Node("dict")
-    if optimizer is not None:
-        problem = training.problem_with_optimizer(root["optimizer"], optimizer, model) \
-            if isinstance(root.get("optimizer"), tree.Node) else "no optimizer was saved"
-        if problem:
-            return f"{path} is of another optimizer than this one: {problem}"
-    missing = [name for name in objects if name not in root]
-    if missing:
-        return f"{path} has no {missing[0]}; it has {', '.join(sorted(set(root) - set(_OURS))) or 'no objects'}"
-    return None
-
-
-def _read(opened, wanted, places):
-    """Fills the tensors. While rank 0 reads a tensor from the file, the broadcasts of earlier ones are already under
-    way."""
-    handles, failure = [], None
-    for item in wanted:
-        item.tensor = places.get(item.path)
-        if item.tensor is None:
-            item.tensor = torch.empty(item.shape, dtype=item.dtype)
-        failure = _fetch(opened, item, failure)
-        if size() > 1 and item.bytes():
-            handles.append(_broadcast(item.path, item.tensor.data_ptr(), item.bytes(), item.tensor))
-    _ops.synchronize_all(handles)
-    share_outcome(failure)
-
-
-def _fetch(opened, item, failure):
-    """Reads one tensor on rank 0. After a failure it reads no more, but its caller still starts the broadcasts,
-    because the other ranks have started theirs."""
-    if opened is None or failure is not None or not item.bytes():
-        return failure
-    try:
-        _core.checkpoint_read(opened, item.path, item.tensor.data_ptr(), item.bytes())
-    except (OSError, ValueError) as error:
-        return error
-    return None
-
-
-def _read_own(opened, generators):
-    """Returns this rank's random number generators, None if none were saved for it. The generators of all ranks are
-    broadcast in one piece."""
-    items = list(generators.tensors())
-    memory = torch.empty(sum(tree.aligned(item.bytes()) for item in items), dtype=torch.uint8)
-    at, failure = 0, None
-    for item in items:
-        item.tensor = memory[at:at + item.bytes()].view(item.dtype).view(item.shape)
-        at += tree.aligned(item.bytes())
-        failure = _fetch(opened, item, failure)
-    if size() > 1:
-        _ops.finish(_broadcast("random", memory.data_ptr(), memory.numel(), memory))
-    share_outcome(failure)
-    return generators.get(f"rank_{rank()}")
-
-
-def _load(root, model, in_place, optimizer, strict, objects):
-    if model is not None and not in_place:
-        values = root["model"].value()
-        own = training.unwrapped(model).state_dict()
-        if not strict:
-            values = {name: value for name, value in values.items() if name in own and (
-                not isinstance(value, torch.Tensor) or value.shape == own[name].shape)}
-        training.unwrapped(model).load_state_dict(values, strict=strict)
-    if optimizer is not None:
-        training.load_optimizer(optimizer, model, root["optimizer"].value())
-    for name, each in objects.items():
-        value = root[name].value() if isinstance(root[name], (tree.Node, tree.Read)) else root[name]
-        each.load_state_dict(value)
-
-
-def _rest_of(root, objects):
-    rest = {}
-    for name, item in root.items():
-        if name in objects or name in ("model", "optimizer", "step", "ranks", "horovod", "saved_at"):
-            continue
-        value = item.value() if isinstance(item, (tree.Node, tree.Read)) else item
-        if name == "extra" and isinstance(value, dict):
-            rest.update(value)
-        else:
-            rest[name] = value
-    rest["step"] = root.get("step")
-    return rest
-
-
-def latest(folder):
-    """Returns the path of the newest whole checkpoint in a folder, on all ranks; None if there is none. Collective."""
-    folder = path_text(folder)
-
-    def find():
-        if not os.path.isdir(folder):
-            return None
-        find_library()
-        try:
-            return _core.checkpoint_open(folder)[2]
-        except ValueError:
-            return None  # the warnings have told the user the reason
-
-    return on_rank_0(find)

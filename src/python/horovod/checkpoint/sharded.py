@@ -9,6 +9,7 @@ Therefore a save takes effect as a whole or not at all: until then the old index
 import collections.abc
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -20,6 +21,9 @@ from horovod.checkpoint import tree
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 from horovod.torch.mpi_ops import alltoall
+
+
+being_written = set()  # on rank 0: paths of the indexes whose shards this process's job is writing
 
 
 class Nodes:
@@ -124,9 +128,10 @@ def agree_on_split(sharded, model):
 
 
 def gather(path, state, name, nodes=None):
-    """Copies the ranks' tree.Tensors to the leaders of the nodes. Returns (write, bytes): write(write_file) writes one
-    file per node and returns {node: its entry in the index} and the mark of the files. It is collective and may run on
-    another thread; `name` tells its operations from those of other threads. bytes: how large this rank's copy is.
+    """Copies the ranks' tree.Tensors to the leaders of the nodes. Returns (write, bytes): write(write_file, lease)
+    writes one file per node and returns {node: its entry in the index} and the mark of the files. It is collective and
+    may run on another thread; `name` tells its operations from those of other threads. bytes: how large this rank's
+    copy is. `lease`: what this job must have the right to write to.
     """
     nodes = Nodes() if nodes is None else nodes
     mark = allgather_object(secrets.token_hex(6), "checkpoint.mark")[0]
@@ -145,7 +150,16 @@ def gather(path, state, name, nodes=None):
         write_file(f"{path}.shards/{file}", *_shard(descriptions, parts, nodes.members, mark))
         return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
-    def write(write_file):
+    def claim(lease):
+        os.makedirs(f"{path}.shards", exist_ok=True)
+        _core.checkpoint_claim(lease)
+
+    def write(write_file, lease):
+        # Before any file is written: the job that has the right removes what no index names, so it must be this one.
+        _, failure = tried(lambda: claim(lease) if rank() == 0 else None, f"{name}.lease")
+        if failure is not None:
+            remove_shards(path, f"-{mark}.h5")
+            raise failure
         described, failure = tried(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
         if failure is not None:  # all ranks know of the failure, so none of them writes an index of these shards
             remove_shards(path, f"-{mark}.h5")
@@ -181,23 +195,40 @@ def remove_shards(path, ending):
         os.rmdir(folder)
 
 
-def remove_old_shards(path):
-    """Runs on rank 0 when the new index is in its place: removes shards that neither it nor the previous index
-    names."""
+def names_in(folder):
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def remove_old_shards(path, before, lease):
+    """Runs on rank 0 when the new index is in its place: removes those of the names `before`, which were there before
+    it, that neither it nor the previous index names."""
     named = set()
     for index in (path, f"{path}.previous"):
-        with contextlib.suppress(OSError, ValueError):
-            root = tree.unflatten(_core.checkpoint_open(index)[1])
+        if os.path.exists(index):
+            try:
+                root = tree.unflatten(_core.checkpoint_open(index)[1])
+            except (OSError, ValueError):
+                return  # nobody knows what it names; a later save removes the rest
             named.update(each["file"] for each in root.get("shards", {}).values())
     with contextlib.suppress(OSError):
-        for name in os.listdir(f"{path}.shards"):
+        for name in before:
             if name.startswith("node-") and name not in named:
+                _core.checkpoint_claim(lease)  # raises if this job has lost the right meanwhile
                 os.unlink(f"{path}.shards/{name}")
-        around = os.path.dirname(path) or "."
-        for name in os.listdir(around):
-            index = f"{around}/{name.removesuffix('.shards')}"
-            if name.endswith(".h5.shards") and not os.path.exists(index) and not os.path.exists(f"{index}.previous"):
-                shutil.rmtree(f"{around}/{name}")
+
+
+def remove_shards_without_index(folder):
+    """Runs on rank 0 of a Checkpointer: removes the shards of steps whose index `keep` has removed, or that a killed
+    job has left. Folders under other names may belong to other jobs."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            index = f"{folder}/{name.removesuffix('.shards')}"
+            if re.fullmatch(r"step-\d+\.h5\.shards", name) and not os.path.exists(index) and \
+                    not os.path.exists(f"{index}.previous") and index not in being_written:
+                _core.checkpoint_claim(folder)
+                shutil.rmtree(f"{folder}/{name}")
 
 
 # ---- restoring ------------------------------------------------------------------------------------------------------
@@ -226,6 +257,17 @@ def read_own(path, shards, open_file, nodes=None):
     return root
 
 
+def problem_with_shards(path, shards, open_file, nodes=None):
+    """Returns why the files that the index at `path` names are not whole, the same on all ranks; None if they are.
+    Collective."""
+    nodes = Nodes() if nodes is None else nodes
+    leaders = [nodes.of_rank.index(name) for name in nodes.names]
+    files = sorted(shards.values(), key=lambda each: each["file"])
+    own = [each for i, each in enumerate(files) if leaders[i % len(leaders)] == rank()]
+    _, failure = tried(lambda: [open_shard(path, each, open_file) and None for each in own])
+    return None if failure is None else str(failure)
+
+
 def count_ranks(shards):
     return sum(len(each["ranks"].split()) for each in shards.values())
 
@@ -242,7 +284,10 @@ def _open_shards(path, shards, open_file, members):
 def open_shard(path, shard, open_file):
     """Opens a file that the index at `path` names. Returns {rank: (capsule, the file's entries)}."""
     file = f"{os.path.realpath(path).removesuffix('.previous')}.shards/{shard['file']}"
-    capsule, entries = open_file(file)[:2]
+    try:
+        capsule, entries = open_file(file)[:2]
+    except ValueError as error:  # no checkpoint at all
+        raise OSError(f"{error}, but {path} names it") from None
     if ("/mark", "", tree.TEXT, shard["mark"]) not in [tuple(entry) for entry in entries]:
         raise OSError(f"{file} is damaged: it is not the shard that {path} names")
     return {int(who): (capsule, entries) for who in shard["ranks"].split()}
