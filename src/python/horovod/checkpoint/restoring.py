@@ -12,7 +12,7 @@ from horovod.checkpoint import resharded
 from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import training, tree
 from horovod.checkpoint.collective import (
-    _OURS, _broadcast, end_of_links, find_library, on_rank_0, on_this_rank_0, path_text, refuse_together, share,
+    _OURS, _broadcast, end_of_links, find_library, on_rank_0, on_this_rank_0, path_text, refuse_together,
     share_outcome)
 from horovod.checkpoint.sampler import Sampler
 from horovod.torch._job import rank, size
@@ -90,8 +90,7 @@ class _ShardsDamaged(Exception):
 
 
 def _restore(opened, model, optimizer, strict, random_numbers, objects):
-    told = _described(opened)
-    entries, found = share(told) if size() > 1 else told
+    entries, found = on_rank_0(lambda: (tree.with_names_of_parameters(*opened[:2]), opened[2]))
     root = tree.unflatten([tuple(entry) for entry in entries])
     is_sharded = "shards" in root
     if is_sharded:
@@ -122,10 +121,6 @@ def _restore(opened, model, optimizer, strict, random_numbers, objects):
             if isinstance(each, Sampler):
                 each.keep_random_state()
     return _rest_of(root, objects)
-
-
-def _described(opened):
-    return (tree.with_names_of_parameters(opened[0], opened[1]), opened[2]) if opened else None
 
 
 def _read_shards(path, index, model, optimizer, strict):

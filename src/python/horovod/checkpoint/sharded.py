@@ -151,15 +151,19 @@ def gather(path, state, name, nodes=None):
         return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
     def claim(lease):
+        was_there = os.path.exists(f"{path}.shards")
         os.makedirs(f"{path}.shards", exist_ok=True)
-        _core.checkpoint_claim(lease)
+        try:
+            _core.checkpoint_claim(lease)
+        except Exception:
+            if not was_there:
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{path}.shards")
+            raise
 
     def write(write_file, lease):
         # Before any file is written: the job that has the right removes what no index names, so it must be this one.
-        _, failure = tried(lambda: claim(lease) if rank() == 0 else None, f"{name}.lease")
-        if failure is not None:
-            remove_shards(path, f"-{mark}.h5")
-            raise failure
+        agree(lambda: claim(lease) if rank() == 0 else None, f"{name}.lease")
         described, failure = tried(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
         if failure is not None:  # all ranks know of the failure, so none of them writes an index of these shards
             remove_shards(path, f"-{mark}.h5")
