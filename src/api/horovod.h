@@ -219,7 +219,7 @@ typedef struct hvd_start_arguments {
    * error in the log, and do nothing: hvd_init, hvd_init_with, hvd_shutdown, hvd_stop, hvd_add_process_set,
    * hvd_remove_process_set, hvd_wait (unless the handle is done), hvd_shared_allocate, hvd_shared_free,
    * hvd_should_stop, hvd_timeline_start, hvd_timeline_stop, hvd_checkpoint_save, hvd_checkpoint_open,
-   * hvd_checkpoint_read. All other functions may be called. */
+   * hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim. All other functions may be called. */
   void (*on_done)(void* context, hvd_status status, const char* message);
   void* context;
 } hvd_start_arguments;
