@@ -24,7 +24,7 @@ constexpr std::size_t bytes = 4096;
 
 // Two streams of one device, with memory of both kinds.
 struct Bench {
-  explicit Bench(int seed) : engine({static_cast<std::uint64_t>(seed), 8, 1, 1 << 20}) {}
+  explicit Bench(int seed) : engine({static_cast<std::uint64_t>(seed), 2, 1, 1 << 20}) {}
   ~Bench() {
     for (Engine::Stream stream : {a, b, blocking, by_default}) sleep(stream);
     for (Engine::Holding* left : {&data, &page})
