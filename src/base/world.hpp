@@ -19,6 +19,8 @@ struct Member {
   double forked_at_s = 0, called_init_at_s = 0;
   std::string process_space{};  // the space in which the rank's pid is valid: the machine, or a PID namespace on it (of
                                 // a container)
+  std::string devices{};  // what the rank tells about its processors and GPUs (connections/device_peers); empty on a
+                          // machine without GPUs
   // Set only for this rank, because the values are equal on all ranks that have met.
   std::string release{};  // this rank's version of Horovod
   std::string knobs{};    // this rank's knobs that must be equal on all ranks, as lines NAME=value

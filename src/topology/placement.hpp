@@ -5,14 +5,10 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/visible_gpu.hpp"
 #include "topology/machine.hpp"
 
 namespace hvd::topology {
-
-struct VisibleGpu {
-  std::string bus_id;  // "0000:07:00.0", in lower case; empty if only the UUID is known
-  std::string uuid;    // "GPU-…", or "MIG-…" for a part of a GPU; empty if it is not known
-};
 
 // What a rank may use.
 struct RankOnNode {

@@ -44,8 +44,11 @@ class MadeUpJob final : public Bootstrap {
 };
 
 Member member(int rank) {
-  return {"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank, "@" + std::to_string(rank),
-          "10.0.0." + std::to_string(rank + 1) + ":4000 [fd00::" + std::to_string(rank + 1) + "]:4001"};
+  Member made{"host" + std::to_string(rank / 2), "node" + std::to_string(rank / 2), 1000 + rank,
+              "@" + std::to_string(rank),
+              "10.0.0." + std::to_string(rank + 1) + ":4000 [fd00::" + std::to_string(rank + 1) + "]:4001"};
+  if (rank % 2 == 1) made.devices = "devices of rank " + std::to_string(rank);
+  return made;
 }
 
 Deadline soon() {
@@ -77,6 +80,7 @@ TEST(Meeting, tells_every_rank_who_the_others_are) {
       EXPECT_EQ(world->member(Rank{rank}).pid, member(rank).pid);
       EXPECT_EQ(world->member(Rank{rank}).address, member(rank).address);
       EXPECT_EQ(world->member(Rank{rank}).endpoints, member(rank).endpoints);
+      EXPECT_EQ(world->member(Rank{rank}).devices, member(rank).devices);
     }
     EXPECT_EQ(job.fences, 1);
   }

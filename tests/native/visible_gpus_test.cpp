@@ -32,7 +32,7 @@ class VisibleGpus : public testing::InOwnFolder {
   // The bus numbers in order, or the UUID where there is no bus id.
   std::string seen(const std::string& list) const {
     std::string text;
-    for (const Gpu& gpu : look({{"CUDA_VISIBLE_DEVICES", list}}).gpus)
+    for (const VisibleGpu& gpu : look({{"CUDA_VISIBLE_DEVICES", list}}).gpus)
       text += (text.empty() ? "" : " ") + (gpu.bus_id.empty() ? gpu.uuid : gpu.bus_id.substr(5, 2));
     return text;
   }
@@ -40,6 +40,7 @@ class VisibleGpus : public testing::InOwnFolder {
 
 TEST_F(VisibleGpus, are_none_without_the_driver) {
   EXPECT_TRUE(look().gpus.empty());
+  EXPECT_FALSE(look().has_driver);
   EXPECT_EQ(seen("0,1"), "");
   EXPECT_EQ(seen("MIG-1"), "");
 }
@@ -76,6 +77,9 @@ TEST_F(VisibleGpus, do_not_include_what_may_not_be_opened) {
   EXPECT_EQ(look().gpus.size(), 2U);
   add("0004:05:00.0", 1, "GPU-bb01", "Tesla V100-SXM2-16GB", "GPU Excluded:\t Yes\n");
   EXPECT_EQ(look().gpus.size(), 1U);
+  forbid(2);
+  EXPECT_TRUE(look().gpus.empty());
+  EXPECT_TRUE(look().has_driver);
 }
 
 TEST_F(VisibleGpus, are_not_guessed_from_damaged_files) {

@@ -21,7 +21,7 @@ CpuMask mask(const std::string& list) {
 
 std::vector<VisibleGpu> gpus(const Lists& bus_ids) {
   std::vector<VisibleGpu> list;
-  for (const std::string& bus_id : bus_ids) list.push_back({bus_id, ""});
+  for (const std::string& bus_id : bus_ids) list.push_back({bus_id, "", ""});
   return list;
 }
 
@@ -276,23 +276,23 @@ TEST(Placement, refuses_a_gpu_for_two_ranks_where_there_are_enough) {
 
 TEST(Placement, takes_the_parts_of_a_gpu_for_gpus) {
   PlacementRequest request = seeing_all(repeated("0-15", 2), {});
-  request.ranks[0].gpus = {{four[2], "MIG-1"}};
-  request.ranks[1].gpus = {{four[2], "MIG-2"}};
+  request.ranks[0].gpus = {{four[2], "MIG-1", ""}};
+  request.ranks[1].gpus = {{four[2], "MIG-2", ""}};
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 0}));
   auto placement = place_ranks(made_up(), request);
   EXPECT_TRUE(placement->notices.empty());
   EXPECT_EQ(placement->ranks[1].cpus.to_string(), "12-15");
-  request.ranks[1].gpus = {{four[2], "MIG-1"}, {four[0], "GPU-1"}};
+  request.ranks[1].gpus = {{four[2], "MIG-1", ""}, {four[0], "GPU-1", ""}};
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 1}));
 }
 
 TEST(Placement, knows_a_gpu_by_its_bus_id_where_only_some_ranks_know_the_uuid) {
   PlacementRequest request = seeing_all(repeated("0-15", 2), {});
-  request.ranks[0].gpus = {{four[0], "GPU-1"}, {four[1], "GPU-2"}};
-  request.ranks[1].gpus = {{four[0], ""}, {four[1], ""}};
+  request.ranks[0].gpus = {{four[0], "GPU-1", ""}, {four[1], "GPU-2", ""}};
+  request.ranks[1].gpus = {{four[0], "", ""}, {four[1], "", ""}};
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 1}));
   request = seeing_all(repeated("0-15", 2), {});
-  for (RankOnNode& rank : request.ranks) rank.gpus = {{"", "GPU-1"}, {"", "GPU-2"}};
+  for (RankOnNode& rank : request.ranks) rank.gpus = {{"", "GPU-1", ""}, {"", "GPU-2", ""}};
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 1})) << "only the UUIDs are known";
 }
 

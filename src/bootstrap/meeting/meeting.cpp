@@ -17,7 +17,7 @@ namespace {
 // The card of a rank begins with u32 mark and u32 protocol version. The version defines what follows.
 constexpr std::uint32_t mark = 0x48766443;
 struct Text {
-  enum : std::size_t { head, host, node, processes, release, knobs, addresses, own, secret, count };
+  enum : std::size_t { head, host, node, processes, release, knobs, addresses, devices, own, secret, count };
 };
 
 constexpr const char* same_release =
@@ -63,6 +63,7 @@ Card card_of(const Member& member, const std::string& secret) {
   card[Text::processes] = member.process_space;
   card[Text::release] = member.release;
   card[Text::knobs] = member.knobs;
+  card[Text::devices] = member.devices;
   card[Text::own] = to_string(mine);
   card[Text::secret] = secret;
   return card;
@@ -92,6 +93,7 @@ Result<Member> read_card(const CardView& card, Rank from, Rank me, std::string& 
   member.host = card.texts[Text::host];
   member.node = card.texts[Text::node];
   member.process_space = card.texts[Text::processes];
+  member.devices = card.texts[Text::devices];
   member.pid = in.get<std::int32_t>();
   member.forked_at_s = in.get<double>();
   member.called_init_at_s = in.get<double>();

@@ -14,7 +14,7 @@ namespace hvd::bootstrap {
 
 // The version of everything that ranks say to each other. Every change to that protocol raises the version. All ranks
 // must have the same version.
-inline constexpr std::uint32_t protocol_version = 6;
+inline constexpr std::uint32_t protocol_version = 7;
 
 // Makes what this process tells the others: host (HOROVOD_HOSTNAME, or the kernel's name), node id, pid, release, and
 // the given address.

@@ -5,18 +5,14 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/visible_gpu.hpp"
 
 namespace hvd::cuda {
 
-struct Gpu {
-  std::string bus_id;  // "0000:07:00.0" in lower case; empty: a part of a GPU (MIG) whose GPU only the driver knows
-  std::string uuid;    // "GPU-…"; "MIG-…" as the user wrote it; empty: not known
-  std::string model;   // "NVIDIA A100-SXM4-40GB"; empty: not known
-};
-
 struct Visible {
-  std::vector<Gpu> gpus;  // in the order in which a program counts them
-  std::string doubt;      // what only the driver knows, so that the list may differ from CUDA's; empty: nothing
+  std::vector<VisibleGpu> gpus;  // in the order in which a program counts them
+  std::string doubt;             // what only the driver knows, so that the list may differ from CUDA's; empty: nothing
+  bool has_driver = false;       // this machine has GPUs, though this process may see none of them
 };
 
 // Reads below `root` (normally "") /proc/driver/nvidia/gpus, and asks whether this process may open /dev/nvidiaN: a
