@@ -40,6 +40,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_start", InCallback::allowed},
     {"hvd_poll", InCallback::allowed},
     {"hvd_wait", InCallback::refused_if_it_waits},
+    {"hvd_wait_on", InCallback::refused_if_it_waits},
     {"hvd_release", InCallback::allowed},
     {"hvd_result_shape", InCallback::allowed},
     {"hvd_result_splits", InCallback::allowed},

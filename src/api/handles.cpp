@@ -25,10 +25,34 @@ namespace {
 static_assert(HVD_MAX_HANDLES == Handles::most);
 
 hvd::runtime::HandleCell* find_handle(hvd_runtime* runtime, hvd_handle handle) {
-  return runtime->runtime->handles().find(handle);
+  return runtime->runtime->find(handle);
 }
 hvd_status no_such_handle() {
   return fail(ErrorCode::invalid_argument, "there is no such handle; it was released, or never given out");
+}
+
+// Waits until the handle is done, and sets `cell` to it. On a failure returns its status and sets the error.
+hvd_status wait_until_done(const char* function, hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms,
+                           hvd::runtime::HandleCell*& cell) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  cell = find_handle(runtime, handle);
+  if (cell == nullptr) return no_such_handle();
+  if (!runtime->runtime->is_done(*cell)) {
+    if (refuse_in_callback(function)) return HVD_INVALID_ARGUMENT;
+    auto deadline =
+        timeout_ms < 0 ? hvd::Deadline::never() : hvd::Deadline::after(std::chrono::milliseconds(timeout_ms));
+    if (!runtime->runtime->wait(*cell, deadline))
+      return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
+  }
+  runtime->runtime->note_synchronised(*cell);
+  return HVD_OK;
+}
+
+// The outcome of a done handle whose streams were ordered with the result `ordered`.
+hvd_status outcome_of(const hvd::runtime::HandleCell& cell, const hvd::Status& ordered) {
+  if (!cell.error) return ordered ? HVD_OK : fail(ordered.error());
+  std::string_view id = id_of(cell.error->code, "", "HVD2103");
+  return id.empty() ? fail(*cell.error) : fail(hvd::identified(*cell.error, id));
 }
 
 // Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
@@ -61,25 +85,26 @@ int hvd_poll(hvd_runtime* runtime, hvd_handle handle) {
 }
 
 hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms) {
-  if (!usable(runtime)) return why_unusable(runtime);
-  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
-  if (cell == nullptr) return no_such_handle();
-  if (!Handles::is_done(*cell)) {
-    if (refuse_in_callback("hvd_wait")) return HVD_INVALID_ARGUMENT;
-    auto deadline =
-        timeout_ms < 0 ? hvd::Deadline::never() : hvd::Deadline::after(std::chrono::milliseconds(timeout_ms));
-    if (!runtime->runtime->wait(*cell, deadline))
-      return fail(ErrorCode::timeout, "not done within " + std::to_string(timeout_ms) + " ms; it goes on");
-  }
-  runtime->runtime->note_synchronised(*cell);
-  if (!cell->error) return HVD_OK;
-  std::string_view id = id_of(cell->error->code, "", "HVD2103");
-  return id.empty() ? fail(*cell->error) : fail(hvd::identified(*cell->error, id));
+  hvd::runtime::HandleCell* cell = nullptr;
+  if (hvd_status status = wait_until_done("hvd_wait", runtime, handle, timeout_ms, cell); status != HVD_OK)
+    return status;
+  return outcome_of(*cell, runtime->runtime->order(*cell));
+}
+
+hvd_status hvd_wait_on(hvd_runtime* runtime, hvd_handle handle, void* stream, int64_t timeout_ms) {
+  if (stream == nullptr)
+    return fail(ErrorCode::invalid_argument,
+                "hvd_wait_on needs the stream that waits for the operations; got null (CUDA's default stream is "
+                "CU_STREAM_LEGACY or CU_STREAM_PER_THREAD)");
+  hvd::runtime::HandleCell* cell = nullptr;
+  if (hvd_status status = wait_until_done("hvd_wait_on", runtime, handle, timeout_ms, cell); status != HVD_OK)
+    return status;
+  return outcome_of(*cell, runtime->runtime->order(*cell, {stream}));
 }
 
 void hvd_release(hvd_runtime* runtime, hvd_handle handle) {
   if (!usable(runtime)) return;
-  if (hvd::runtime::HandleCell* cell = find_handle(runtime, handle)) runtime->runtime->handles().release(*cell);
+  if (hvd::runtime::HandleCell* cell = find_handle(runtime, handle)) runtime->runtime->release(*cell);
 }
 
 hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,

@@ -195,7 +195,9 @@ HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* d
  * operation that is under way goes on. Not for transient operations. Null is allowed. */
 HVD_API void hvd_op_release(hvd_runtime* runtime, hvd_op* op);
 
-/* One use of a prepared operation. Memory is borrowed until the handle is done. */
+/* One use of a prepared operation. Memory is borrowed until the handle is done; in device memory with a stream, until
+ * hvd_wait() or hvd_wait_on() has made a stream wait for the operation, and is then given back in the order of that
+ * stream. */
 typedef struct hvd_start_arguments {
   size_t struct_size; /* sizeof(hvd_start_arguments); equal in all elements of an array, which are this far apart */
   hvd_op* op;
@@ -209,17 +211,19 @@ typedef struct hvd_start_arguments {
   size_t split_count;
   void* stream; /* for tensors in device memory; null for host memory. The caller's stream (CUDA: a CUstream; for the
                  * default stream CU_STREAM_LEGACY or CU_STREAM_PER_THREAD). The input is ready when the stream reaches
-                 * the point of this call. The output is ready for all work that is queued on the stream after the
-                 * handle is done. So no thread waits for the device, and memory may be freed in the order of the
-                 * stream. With a null stream the input must be ready now, and the output is ready when the handle is
-                 * done */
-  /* Called when this operation has ended, before its handle is done. Null: no call. It runs on a thread of the runtime
-   * that holds no lock. It may start operations, must not wait for one, and should be short. `message` explains a
-   * failure and is valid during the call. Functions that wait are refused there, with HVD_INVALID_ARGUMENT or with an
-   * error in the log, and do nothing: hvd_init, hvd_init_with, hvd_shutdown, hvd_stop, hvd_add_process_set,
-   * hvd_remove_process_set, hvd_wait (unless the handle is done), hvd_shared_allocate, hvd_shared_free,
-   * hvd_should_stop, hvd_timeline_start, hvd_timeline_stop, hvd_checkpoint_save, hvd_checkpoint_open,
-   * hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim. All other functions may be called. */
+                 * the point of this call. The handle may be done before the device is: hvd_wait() then makes the
+                 * stream wait for the output, and no thread waits for the device. Until that call nothing is queued on
+                 * the stream, so that the program's own work overlaps with the operation. The stream must exist until
+                 * hvd_wait() or hvd_release(). With a null stream the input must be ready now, and the output is ready
+                 * when the handle is done */
+  /* Called when hvd_wait() for this operation would not block any more, before its handle is done. Null: no call. It
+   * runs on a thread of the runtime that holds no lock. It may start operations, must not wait for one, and should be
+   * short. `message` explains a failure and is valid during the call. Functions that wait are refused there, with
+   * HVD_INVALID_ARGUMENT or with an error in the log, and do nothing: hvd_init, hvd_init_with, hvd_shutdown, hvd_stop,
+   * hvd_add_process_set, hvd_remove_process_set, hvd_wait and hvd_wait_on (unless the handle is done, or this is its
+   * last operation), hvd_shared_allocate, hvd_shared_free, hvd_should_stop, hvd_timeline_start, hvd_timeline_stop,
+   * hvd_checkpoint_save, hvd_checkpoint_open, hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim.
+   * All other functions may be called. */
   void (*on_done)(void* context, hvd_status status, const char* message);
   void* context;
 } hvd_start_arguments;
@@ -239,16 +243,22 @@ static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void
 /* Submits `count` operations together and returns immediately. Either all of them become visible to the other ranks, or
  * none. Their tensors must be in one kind of memory. They have one handle: it is done when all operations are done, and
  * fails if one of them fails. Every handle must be released; while HVD_MAX_HANDLES are not, the result is
- * HVD_OUT_OF_MEMORY. */
+ * HVD_OUT_OF_MEMORY. `*handle` is written before a callback of these operations is called. */
 HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                              hvd_handle* handle);
 
-/* Returns 1 if the handle is done or failed, 0 if it is under way, -1 if there is no such handle. Never blocks. */
+/* Returns 1 if the handle is done or failed, so that hvd_wait() would not block; 0 if it is under way, -1 if there is no
+ * such handle. Never blocks, and makes no stream wait. */
 HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
 /* Waits until the handle is done; if timeout_ms is negative, without a limit. Returns HVD_TIMEOUT if the time has
  * passed (the operations go on). Any other value is the outcome of the operations; hvd_last_error() has the text. The
- * handle stays valid. */
+ * handle stays valid. For tensors in device memory the stream of each start waits from here on for its operation: work
+ * that is queued on it after this call sees the output. */
 HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms);
+/* The same, but `stream` waits for all operations of the handle, instead of the streams of the starts. For a program
+ * that goes on with the result on another stream. A result that the runtime kept is given back in the order of the
+ * start's stream and needs hvd_wait() as well. */
+HVD_API hvd_status hvd_wait_on(hvd_runtime* runtime, hvd_handle handle, void* stream, int64_t timeout_ms);
 /* Releases a handle, together with its results that the runtime kept. If the handle is not done, it is released when it
  * is done. No other thread may be in a call with this handle. */
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);

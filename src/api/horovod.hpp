@@ -75,6 +75,8 @@ class Handle {
 
   bool is_done() const { return hvd_poll(runtime_, handle_) != 0; }
   void wait() const { check(hvd_wait(runtime_, handle_, -1)); }
+  // Tensors in device memory: lets `stream` wait for the result.
+  void wait_on(void* stream) const { check(hvd_wait_on(runtime_, handle_, stream, -1)); }
   hvd_handle get() const noexcept { return handle_; }
 
  private:

@@ -258,7 +258,7 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
     if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
   }
-  auto number = runtime->runtime->submit(starts);
+  auto number = runtime->runtime->submit(starts, handle);
   if (!number) return fail(number.error());
   *handle = *number;
   return HVD_OK;

@@ -19,8 +19,9 @@
 
 namespace hvd::runtime {
 
-// Called for every operation of a batch that has ended. The error is null if the operation succeeded.
-using Finished = std::function<void(Operation&, Sequence, const Error*)>;
+// Called for every operation of a batch that has ended for the host. The error is null if the operation succeeded. If
+// the rest of it happens on a device, `end` is when it ends there; otherwise it is over (token 0).
+using Finished = std::function<void(Operation&, Sequence, const Error*, Event end)>;
 
 struct QueuedBatch {
   Sequence sequence;

@@ -48,6 +48,7 @@ Engine::Engine(Parts parts)
       board_(*parts.board),
       net_(parts.net),
       handles_(*parts.handles),
+      has_come_(parts.has_come),
       observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
       stop_point_([this] { wake(); }),
@@ -77,11 +78,11 @@ Runner::Parts Engine::parts_of_runner(const Parts& parts) {
   runner.counters = &counters_;
   runner.observers = &observers_.all();
   runner.send = [this](const Request& request) { outbox_.send(request); };
-  runner.finished = [this](Operation& operation, Sequence batch, const Error* error) {
+  runner.finished = [this](Operation& operation, Sequence batch, const Error* error, Event end) {
     has_finished_some_ = true;
     if (error == nullptr)
       for (Observer* observer : observers_.all()) observer->finished(operation, batch);
-    follower_.settle(operation, error);
+    follower_.settle(operation, error, end);
   };
   return runner;
 }
@@ -349,6 +350,7 @@ bool Engine::run_batches() {
   bool news = runner_->step();
   if (news) batch_moved_ = Clock::now();
   if (has_finished_some_) handles_.announce();
+  if (handles_.has_unended()) handles_.recycle_ended(has_come_);
   if (const Error* failure = runner_->failure()) departure_.batch_failed(*failure);
   return news;
 }

@@ -53,6 +53,7 @@ class Engine {
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
+    Handles::HasCome has_come;         // wakes this engine later if the answer is no
     std::vector<Observer*> observers;  // the observers that are there from the start; observers() adds later ones
     bool spin = false;
   };
@@ -112,6 +113,7 @@ class Engine {
   control::NodeBoard& board_;
   const connections::NetPeers* net_;  // null if the job has one node
   Handles& handles_;
+  const Handles::HasCome has_come_;
   ObserverRegistry observers_;
   bool spin_;
 

@@ -234,7 +234,7 @@ Operation& Follower::stand_in(OpNameView name, const Signature& signature) {
   return it.operation;
 }
 
-void Follower::settle(Operation& operation, const Error* error) {
+void Follower::settle(Operation& operation, const Error* error, Event end) {
   if (error != nullptr)
     for (Observer* observer : observers_) observer->failed(operation, *error);
   if (operation.submission.handle == nullptr) {
@@ -250,15 +250,25 @@ void Follower::settle(Operation& operation, const Error* error) {
   if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
   const Callback on_done = operation.extras.on_done;
-  const ProcessSetId set = operation.entry->set;
-  const std::uint64_t record = operation.scheduled ? operation.record : records_read_;
+  Handles::Outcome outcome{error, operation.entry->set, operation.scheduled ? operation.record : records_read_, {}};
+  if (end.token != 0) outcome.end = {operation.signature.device, operation.extras.stream, end};
   operation.entry->in_flight.store(false, std::memory_order_release);
   operations_.release(operation);  // the operation may be gone after this
-  if (on_done.tell != nullptr) tell(on_done, error);
-  handles_.settle(handle, error, set, record);
+  handles_.note(handle, outcome);
+  if (on_done.tell != nullptr) tell(on_done, error, handle);
+  handles_.count_down(handle);
 }
 
-void Follower::tell(const Callback& on_done, const Error* error) {
+namespace {
+thread_local const HandleCell* handle_of_callback = nullptr;
+}
+
+bool Follower::ends_with_callback(const HandleCell& cell) {
+  return handle_of_callback == &cell && Handles::is_last(cell);
+}
+
+void Follower::tell(const Callback& on_done, const Error* error, const HandleCell& cell) {
+  handle_of_callback = &cell;
   try {
     on_done.tell(on_done.function, on_done.context, error);
   } catch (const std::exception& thrown) {
@@ -267,6 +277,7 @@ void Follower::tell(const Callback& on_done, const Error* error) {
   } catch (...) {
     log::error("a callback on the completion of an operation threw an exception, which nobody can catch");
   }
+  handle_of_callback = nullptr;
 }
 
 void Follower::end(std::span<const Submission> late, const Error& reason) {

@@ -63,8 +63,11 @@ class Follower {
 
   // All operations that are submitted and not settled.
   const std::vector<Operation*>& in_flight() const { return in_flight_; }
-  // Called when the operation has ended. Does not announce its handle yet.
-  void settle(Operation& operation, const Error* error);
+  // Called when the operation has ended for the host; `end` is its end on a device, if that comes later. Does not
+  // announce its handle yet.
+  void settle(Operation& operation, const Error* error, Event end = {});
+  // True during a callback of this thread after which the handle is done. A wait for it does not block there.
+  static bool ends_with_callback(const HandleCell& cell);
   // Settles all that is in flight with the reason, and so these submissions, which came too late.
   void end(std::span<const Submission> late, const Error& reason);
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
@@ -93,7 +96,7 @@ class Follower {
   void change_sets(const std::function<void(ProcessSets&)>& change);
   std::vector<bool> members_on_my_node(const ProcessSet& set) const;
   void settle_by_name(OpNameView name, const Error* error);
-  static void tell(const Callback& on_done, const Error* error);
+  static void tell(const Callback& on_done, const Error* error, const HandleCell& cell);
 
   const World& world_;
   const topology::Layout& layout_;

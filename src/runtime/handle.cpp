@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
 
 namespace hvd::runtime {
 
@@ -77,24 +78,68 @@ bool Handles::wait(HandleCell& cell, Deadline deadline, bool spin) {
   return true;
 }
 
-void Handles::release(HandleCell& cell) {
+bool Handles::release(HandleCell& cell) {
   std::uint32_t expected = HandleCell::running;
   // The operations still run. The engine recycles the handle when they are done.
-  if (cell.state.compare_exchange_strong(expected, HandleCell::abandoned, std::memory_order_acq_rel)) return;
-  if (expected == HandleCell::done) recycle(cell);
+  if (cell.state.compare_exchange_strong(expected, HandleCell::abandoned, std::memory_order_acq_rel)) return false;
+  if (expected != HandleCell::done) return false;
+  if (is_in_use(cell)) {
+    keep_until_ended(cell);
+    return true;
+  }
+  recycle(cell);
+  return false;
 }
 
-void Handles::settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record) {
-  if (set == cell.set && record > cell.record) cell.record = record;
-  if (error != nullptr && cell.error == nullptr) cell.error = std::make_unique<Error>(*error);
+void Handles::note(HandleCell& cell, const Outcome& outcome) {
+  if (outcome.set == cell.set && outcome.record > cell.record) cell.record = outcome.record;
+  if (outcome.error != nullptr && cell.error == nullptr) cell.error = std::make_unique<Error>(*outcome.error);
+  // The operations of a batch have one end, and batches settle one after the other: a look at the last one is enough.
+  if (outcome.end.event.token != 0 && (cell.ends.empty() || cell.ends.back() != outcome.end))
+    cell.ends.push_back(outcome.end);
+}
+
+void Handles::count_down(HandleCell& cell) {
   if (--cell.remaining > 0) return;
-  if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) == HandleCell::abandoned) recycle(cell);
+  if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) != HandleCell::abandoned) return;
+  if (is_in_use(cell)) keep_until_ended(cell);
+  else recycle(cell);
+}
+
+void Handles::keep_until_ended(HandleCell& cell) {
+  cell.state.store(HandleCell::abandoned, std::memory_order_release);
+  std::lock_guard lock(mutex_);
+  unended_.push_back(&cell);
+  has_unended_.store(true, std::memory_order_release);
+}
+
+void Handles::recycle_ended(const HasCome& has_come) {
+  std::vector<HandleCell*> ended;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(unended_, [&](HandleCell* cell) {
+      if (!std::ranges::all_of(cell->ends, has_come)) return false;
+      ended.push_back(cell);
+      return true;
+    });
+    has_unended_.store(!unended_.empty(), std::memory_order_release);
+  }
+  for (HandleCell* cell : ended) recycle(*cell);
+}
+
+void Handles::leave_used_results(const HasCome& has_come) {
+  for (const auto& block : owned_)
+    for (HandleCell& cell : std::span(block.get(), cells_per_block))
+      if (is_in_use(cell) && !std::ranges::all_of(cell.ends, has_come))
+        for (KeptResult& result : cell.results) (void)result.data.release();
 }
 
 void Handles::recycle(HandleCell& cell) {
   for (Operation* operation : cell.transients) discard_(discard_context_, operation);
   cell.transients.clear();
   cell.results.clear();
+  cell.ends.clear();
+  cell.is_ordered = false;
   cell.error.reset();
   cell.generation.fetch_add(1, std::memory_order_relaxed);
   cell.state.store(HandleCell::free, std::memory_order_release);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -29,6 +30,16 @@ struct KeptResult {
   std::size_t bytes = 0;
 };
 
+// An operation on a device whose handle may be done before the operation has ended there.
+struct EndOnDevice {
+  DeviceKind device = DeviceKind::host;
+  Stream stream;  // the stream of its start
+  Event event;    // the end
+  friend bool operator==(const EndOnDevice& a, const EndOnDevice& b) {
+    return a.device == b.device && a.stream == b.stream && a.event.token == b.event.token;
+  }
+};
+
 // One handle. Cells are reused. The generation distinguishes an old handle in the same cell from a new one.
 struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
@@ -41,6 +52,8 @@ struct HandleCell {
   std::uint64_t record = 0;      // the greatest record of the log that decided on an operation of `set`
   std::unique_ptr<Error> error;  // the error of the first operation that failed
   std::vector<KeptResult> results;
+  std::vector<EndOnDevice> ends;       // all different; empty if the operations have ended everywhere
+  bool is_ordered = false;             // the streams of the starts wait for `ends`; written by callers
   std::vector<Operation*> transients;  // transient operations, which are released together with the handle
 };
 
@@ -67,15 +80,37 @@ class Handles {
   // Waits until the handle is done. Returns false if the deadline passed first. `spin` is true if the caller's mask has
   // a second core for the engine.
   bool wait(HandleCell& cell, Deadline deadline, bool spin);
-  void release(HandleCell& cell);
+  // Recycles the handle. If a device still uses its results, they live until the device has ended; the engine looks for
+  // that, and the result is true if it has to be woken for it.
+  bool release(HandleCell& cell);
   std::uint32_t runtime() const { return runtime_; }
   std::uint32_t limit() const { return limit_; }
 
   // ---- the engine
   //
-  // Called when one operation of the handle is over. announce() wakes the waiters, once for many settled handles.
-  void settle(HandleCell& cell, const Error* error, ProcessSetId set, std::uint64_t record);
+  // How an operation of a handle has ended for the host. The token of an operation that has ended everywhere is 0.
+  struct Outcome {
+    const Error* error = nullptr;
+    ProcessSetId set;
+    std::uint64_t record = 0;
+    EndOnDevice end;
+  };
+  // Both are called when one operation of the handle is over: first note(), and after its callback count_down().
+  // announce() wakes the waiters, once for many handles.
+  void note(HandleCell& cell, const Outcome& outcome);
+  void count_down(HandleCell& cell);
   void announce() { completed_.post(); }
+  // True if the handle is done as soon as the callback returns that is told of this operation.
+  static bool is_last(const HandleCell& cell) { return cell.remaining == 1; }
+
+  // Tells whether an end has come on its device, or will never come because the device has failed.
+  using HasCome = std::function<bool(const EndOnDevice&)>;
+  // Recycles the released handles whose results no device uses any more.
+  bool has_unended() const { return has_unended_.load(std::memory_order_acquire); }
+  void recycle_ended(const HasCome& has_come);
+  // Called before the handles are destroyed. Results that a device still uses stay allocated: nobody can tell any more
+  // when they could be freed.
+  void leave_used_results(const HasCome& has_come);
 
  private:
   static constexpr std::uint32_t cells_per_block = 256;
@@ -85,6 +120,11 @@ class Handles {
   static_assert(cells_per_block * most_blocks < 1u << index_bits);
 
   void recycle(HandleCell& cell);
+  // True if the cell has results that a device may still use, in the order of no stream of the program.
+  static bool is_in_use(const HandleCell& cell) {
+    return !cell.ends.empty() && !cell.is_ordered && !cell.results.empty();
+  }
+  void keep_until_ended(HandleCell& cell);
 
   const std::uint32_t limit_;
   const std::uint32_t runtime_;  // number of the runtime in this process; part of every handle number
@@ -94,6 +134,8 @@ class Handles {
   std::array<std::atomic<HandleCell*>, most_blocks> blocks_{};
   std::vector<std::unique_ptr<HandleCell[]>> owned_;
   std::vector<HandleCell*> free_;
+  std::vector<HandleCell*> unended_;  // released handles whose results a device may still use
+  std::atomic<bool> has_unended_{false};
   posix::WaitWord completed_;
 };
 

@@ -191,7 +191,7 @@ void Lane::finish(const Error* error) {
   // The batch leaves the queue first, because settling an operation may let its owner submit the next one.
   idle_.splice(idle_.end(), queued_, queued_.begin());
   QueuedBatch& batch = idle_.back();
-  for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error);
+  for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error, {});
 }
 
 void Lane::wait_for_inputs() {
@@ -207,10 +207,8 @@ void Lane::issue() {
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
   std::erase_if(batch.operations, [&](Operation* operation) {
-    const Stream stream = operation->extras.stream;
-    if (!stream || failure_) return false;
-    if (auto waits = device_.wait(stream, batch.end); !waits) return fail(waits.error()), false;
-    finished_(*operation, batch.sequence, nullptr);
+    if (!operation->extras.stream) return false;
+    finished_(*operation, batch.sequence, nullptr, batch.end);
     return true;
   });
 }
@@ -222,7 +220,7 @@ bool Lane::end_issued() {
     if (!there) return fail(there.error()), true;
     if (!*there) continue;
     idle_.splice(idle_.end(), issued_, batch);
-    for (Operation* operation : batch->operations) finished_(*operation, batch->sequence, nullptr);
+    for (Operation* operation : batch->operations) finished_(*operation, batch->sequence, nullptr, {});
     return true;
   }
   return false;

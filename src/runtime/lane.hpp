@@ -4,8 +4,9 @@
 // planned and no memory is allocated.
 //
 // A task for tensors on a device may be issued: the rest of its batch happens on the device, and the next batch begins.
-// If the caller gave a stream, the operation has ended at once, and the stream waits for the end of the batch.
-// Otherwise the operation ends with the batch.
+// If the caller gave a stream, its operation has ended for the host at once. The lane touches no stream of a caller:
+// whoever waits for the handle orders one behind the end of the batch (Runtime::order). Without a stream the operation
+// ends with the batch.
 #include <list>
 #include <memory>
 #include <optional>

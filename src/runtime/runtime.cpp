@@ -104,6 +104,9 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   engine.sets = std::move(sets);
   engine.operations = &runtime->operations_;
   engine.handles = &runtime->handles_;
+  engine.has_come = [raw = runtime.get(), wake = surroundings.wake](const EndOnDevice& end) {
+    return raw->has_come(end, *wake);
+  };
   engine.observers = runtime->observers_;
   engine.spin = runtime->spin_;
   runtime->engine_ = std::make_unique<Engine>(std::move(engine));
@@ -160,6 +163,7 @@ Runtime::~Runtime() {
   // The engine has given up its tasks. The links must end before the engine object, because the watcher of the links'
   // peers calls the engine.
   if (engine_) engine_->drop_links();
+  handles_.leave_used_results([this](const EndOnDevice& end) { return has_come(end, devices::nobody()); });
   teams_.reset();
   surroundings_ = {};
   memory_->drop_regions();
@@ -294,7 +298,7 @@ void Runtime::give_back(Operation& operation) {
   operations_.release(operation);
 }
 
-Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
+Result<Handles::Number> Runtime::submit(std::span<const Start> starts, Handles::Number* early) {
   if (auto reason = engine_->inbox().is_closed() ? ended() : nullptr) return *reason;
   constexpr std::size_t ahead = 8;
   Together together;
@@ -314,6 +318,7 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
                      " handles are held, which is the limit; release handles whose operations are done (hvd_release)");
   }
   Handles::Number number = Handles::number_of(*cell);
+  if (early != nullptr) *early = number;
   cell->set = starts.front().operation->entry->set;
   for (const Start& start : starts)
     if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
@@ -323,10 +328,27 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts) {
   cell->transients.clear();  // these operations were not started and still belong to the program
   for (const Start& start : starts) {
     give_back(*start.operation);
-    handles_.settle(*cell, nullptr, cell->set, 0);
+    handles_.count_down(*cell);
   }
   handles_.release(*cell);
   return *ended();
+}
+
+// True if the device does nothing more for the operation. Otherwise `wake` is posted when that is so.
+bool Runtime::has_come(const EndOnDevice& end, posix::WaitWord& wake) const {
+  auto there = device(end.device)->query(end.event, &wake);
+  return !there || *there;
+}
+
+Status Runtime::order(HandleCell& cell) {
+  for (const EndOnDevice& end : cell.ends) HVD_RETURN_IF_ERROR(device(end.device)->wait(end.stream, end.event));
+  cell.is_ordered = true;
+  return {};
+}
+
+Status Runtime::order(const HandleCell& cell, Stream stream) {
+  for (const EndOnDevice& end : cell.ends) HVD_RETURN_IF_ERROR(device(end.device)->wait(stream, end.event));
+  return {};
 }
 
 // Runs an operation that moves no data, and waits for it.

@@ -76,9 +76,21 @@ class Runtime {
   void release(Operation& operation) { operations_.release(operation); }
   std::size_t operations() const { return operations_.size(); }  // number of operations that are held
   // Starts all operations, or none. Each start needs operation, input, output and the other fields that its verb uses.
-  Result<Handles::Number> submit(std::span<const Start> starts);
-  Handles& handles() { return handles_; }
+  // `early`, if not null, gets the handle's number before a callback of the operations can run.
+  Result<Handles::Number> submit(std::span<const Start> starts, Handles::Number* early = nullptr);
+  HandleCell* find(Handles::Number handle) { return handles_.find(handle); }
+  void release(HandleCell& handle) {
+    if (handles_.release(handle)) engine_->wake();
+  }
+  // Waits until the handle is done. Makes no stream wait for what devices still have to do.
   bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  // True if a wait for the handle does not block the calling thread.
+  static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || Follower::ends_with_callback(cell); }
+  // What is queued on the streams of the handle's starts after this call runs after the operations have ended on their
+  // devices. The handle is done.
+  Status order(HandleCell& cell);
+  // The same for one stream of the program's choice.
+  Status order(const HandleCell& cell, Stream stream);
   // Notes that the calling thread has waited for the handle. should_stop() uses this.
   void note_synchronised(const HandleCell& cell) {
     runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);
@@ -120,6 +132,7 @@ class Runtime {
   explicit Runtime(Parts parts);
   Status share_board(Deadline deadline);
   void report_networks() const;
+  bool has_come(const EndOnDevice& end, posix::WaitWord& wake) const;
   struct Together {                    // the common state of operations that are started together
     const Operation* first = nullptr;  // the first one with a tensor
     Stream stream;                     // the last stream that was seen, and its position

@@ -49,7 +49,7 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
   start.first_dimension = static_cast<std::int64_t>(mine.size());
   auto number = runtime.submit({&start, 1});
   if (!number) return number.error();
-  HandleCell* cell = runtime.handles().find(*number);
+  HandleCell* cell = runtime.find(*number);
   runtime.wait(*cell, Deadline::never());
   Status status = cell->error ? Status(*cell->error) : Status();
   std::vector<std::int64_t> all;
@@ -58,7 +58,7 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
     all.resize(result.bytes / sizeof(std::int64_t));
     std::memcpy(all.data(), result.data.data(), result.bytes);
   }
-  runtime.handles().release(*cell);
+  runtime.release(*cell);
   if (!status) return status.error();
   return all;
 }

@@ -309,7 +309,8 @@ std::string the_stream_keeps_the_order(const Place& place) {
   });
 }
 
-// Each callback starts the next operation, on what the one before has reduced. Waiting is refused there.
+// Each callback lets the stream wait for its own operation and starts the next one, on what the one before has reduced.
+// To wait for that one is refused there.
 std::string callbacks_start_what_comes_next(const Place& place) {
   return first_fault_of([&] {
     constexpr int links = 5;
@@ -318,18 +319,18 @@ std::string callbacks_start_what_comes_next(const Place& place) {
       hvd_start_arguments arguments{};
       std::atomic<int> done{0};
       std::atomic<hvd_handle> last{0};
+      hvd_handle current = 0;
       hvd_op* other = nullptr;
       int started = 0;
       std::string fault{};
 
       void start_next(bool in_callback) {
         const bool is_last = ++started == links;  // before the start: a callback may come at once
-        hvd_handle handle = 0;
-        if (hvd_start(place.runtime, &arguments, 1, &handle) != HVD_OK) return end(hvd_last_error());
-        if (in_callback && hvd_poll(place.runtime, handle) == 0 &&
-            hvd_wait(place.runtime, handle, 0) != HVD_INVALID_ARGUMENT)
+        if (hvd_start(place.runtime, &arguments, 1, &current) != HVD_OK) return end(hvd_last_error());
+        if (!in_callback) return;  // the next callback may have come already
+        if (hvd_poll(place.runtime, current) == 0 && hvd_wait(place.runtime, current, 0) != HVD_INVALID_ARGUMENT)
           return end("a callback was allowed to wait");
-        if (is_last) last = handle;
+        if (is_last) last = current;
       }
       void end(const std::string& why) {
         fault = why;
@@ -339,6 +340,8 @@ std::string callbacks_start_what_comes_next(const Place& place) {
       static void go_on(void* context, hvd_status status, const char* message) {
         auto& chain = *static_cast<Chain*>(context);
         if (status != HVD_OK) return chain.end(message);
+        const hvd_handle mine = chain.current;
+        if (hvd_wait(chain.place.runtime, mine, -1) != HVD_OK) return chain.end(hvd_last_error());
         // The name of this operation is free again only when its handle is done: another name, in turn.
         if (chain.done + 1 < links) {
           std::swap(chain.arguments.op, chain.other);

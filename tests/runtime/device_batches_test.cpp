@@ -10,6 +10,8 @@
 #include <numeric>
 #include <ostream>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "fixtures/late_device/direct_transport.hpp"
@@ -80,16 +82,21 @@ class DeviceRig {
     }
     return runtime->submit(starts);
   }
-  HandleCell& cell(Handles::Number handle) { return *runtime->handles().find(handle); }
+  HandleCell& cell(Handles::Number handle) { return *runtime->find(handle); }
   bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
-  // Returns the error's text, "" if there is none.
+  bool wait_until_done(Handles::Number handle) {
+    return runtime->wait(cell(handle), Deadline::after(patience));
+  }
+  // Returns the error's text, "" if there is none. The stream is ordered.
   std::string wait(Handles::Number handle) {
-    EXPECT_TRUE(runtime->wait(cell(handle), Deadline::after(patience)));
+    EXPECT_TRUE(wait_until_done(handle));
+    const Status ordered = runtime->order(cell(handle));
+    EXPECT_TRUE(ordered || cell(handle).error);
     return cell(handle).error ? cell(handle).error->message : "";
   }
   std::string finish(Handles::Number handle) {
     std::string text = wait(handle);
-    runtime->handles().release(cell(handle));
+    runtime->release(cell(handle));
     return text;
   }
   std::string run(const Use& use) {
@@ -314,6 +321,63 @@ TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_eve
   });
 }
 
+TEST(DeviceBatch, lets_no_stream_wait_before_the_program_waits) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  std::barrier all_overlapped(2);
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    auto producer = rig.device->stream().value();
+    const std::vector<float> mine = part_of(rank, 100);
+    devices::Memory data = rig.upload(mine), other = rig.upload({1});
+    devices::finish(*rig.device, rig.stream);
+    // The collective cannot begin on rank 1, so it cannot end anywhere.
+    if (rank == 1) rig.device->hold({producer.get()});
+    const Stream own = std::exchange(rig.stream, {producer.get()});
+    auto handle = rig.start({{"sum", Verb::allreduce, {100}, data.data(), data.data()}});
+    rig.stream = own;
+    ASSERT_TRUE(handle) << handle.error().message;
+    EXPECT_TRUE(rig.wait_until_done(*handle));
+    if (rank == 0) {
+      // The program's own work is done meanwhile, also on the stream of the start.
+      devices::finish(*rig.device, {producer.get()});
+      EXPECT_EQ(rig.read(other.data(), 1), (std::vector<float>{1}));
+    }
+    all_overlapped.arrive_and_wait();
+    EXPECT_TRUE(rig.runtime->order(rig.cell(*handle), rig.stream));
+    if (rank == 1) rig.device->let_go({producer.get()});
+    EXPECT_EQ(rig.read(data.data(), 100), sum_of(2, 100)) << "the other stream waits";
+    EXPECT_EQ(rig.finish(*handle), "");
+    devices::finish(*rig.device, {producer.get()});
+  });
+}
+
+// The handle is released when it is done, or before, and nobody has waited.
+TEST(DeviceBatch, keeps_a_result_that_nobody_waited_for_until_the_device_has_written_it) {
+  for (bool is_done : {true, false}) {
+    Ensemble ensemble(testing::made_up_world({2}));
+    std::barrier all_dropped(2);
+    with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+      devices::Memory data = rig.upload(part_of(rank, 100));
+      const std::size_t before = rig.device->allocations();
+      rig.device->hold(rig.stream);
+      auto handle = rig.start({{"gather", Verb::allgather, {100}, data.data(), nullptr}});
+      ASSERT_TRUE(handle) << handle.error().message;
+      if (is_done) {
+        EXPECT_TRUE(rig.wait_until_done(*handle));
+      }
+      rig.runtime->release(rig.cell(*handle));
+      // Everything after the gather is in the same lane, so the gather has been issued when this one is done.
+      devices::Memory next = rig.upload(part_of(rank, 100));
+      EXPECT_EQ(rig.run({"sum", Verb::allreduce, {100}, next.data(), next.data()}), "");
+      EXPECT_GT(rig.device->allocations(), before + 1) << "the result was freed while the device writes it";
+      all_dropped.arrive_and_wait();
+      rig.device->let_go(rig.stream);
+      EXPECT_EQ(rig.read(next.data(), 100), sum_of(2, 100));
+      next = {};
+      while (rig.device->allocations() > before) std::this_thread::yield();  // freed without another operation
+    });
+  }
+}
+
 TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
   Ensemble ensemble(testing::made_up_world({2}));
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
@@ -493,10 +557,11 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
         start.stream = {stream.get()};
         auto handle = (*runtime)->submit({&start, 1});
         ASSERT_TRUE(handle);
-        HandleCell& cell = *(*runtime)->handles().find(*handle);
+        HandleCell& cell = *(*runtime)->find(*handle);
         EXPECT_TRUE((*runtime)->wait(cell, Deadline::after(patience)));
+        EXPECT_TRUE((*runtime)->order(cell));
         EXPECT_EQ(cell.error, nullptr) << cell.error->message;
-        (*runtime)->handles().release(cell);
+        (*runtime)->release(cell);
         auto bytes = device->download({stream.get()}, data.data(), 5000 * sizeof(float));
         EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << "in set " << number;
       }

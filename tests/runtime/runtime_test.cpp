@@ -69,12 +69,12 @@ class Rig {
   }
   // Returns the error's text, "" if there is none.
   std::string finish(Handles::Number handle) {
-    HandleCell* cell = runtime->handles().find(handle);
+    HandleCell* cell = runtime->find(handle);
     EXPECT_NE(cell, nullptr);
     if (cell == nullptr) return "no handle";
     EXPECT_TRUE(runtime->wait(*cell, Deadline::after(std::chrono::seconds(60))));
     std::string text = cell->error ? cell->error->message : "";
-    runtime->handles().release(*cell);
+    runtime->release(*cell);
     return text;
   }
   std::string allreduce(const std::string& name, std::vector<float>& data) {
@@ -307,13 +307,13 @@ TEST(Runtime, plans_again_what_it_has_forgotten_of_many_kinds) {
       signature.verb = Verb::allgather;
       auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows}});
       ASSERT_TRUE(handle);
-      HandleCell* cell = rig.runtime->handles().find(*handle);
+      HandleCell* cell = rig.runtime->find(*handle);
       ASSERT_TRUE(rig.runtime->wait(*cell, Deadline::after(start_time)));
       ASSERT_EQ(cell->results.at(0).shape.at(0), 2 * rows);
       const auto* all = reinterpret_cast<const float*>(cell->results.at(0).data.data());
       EXPECT_EQ(all[0], 0);
       EXPECT_EQ(all[rows], 1);
-      rig.runtime->handles().release(*cell);
+      rig.runtime->release(*cell);
     };
     for (int round = 0; round < 2; ++round)
       for (std::int64_t rows = 1; rows <= 100; ++rows) gather(rows);
@@ -574,7 +574,7 @@ TEST_P(ThreeRanks, gathers_rows_of_different_numbers) {
       signature.shape = {0, 2};
       auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows_of(rank)}});
       ASSERT_TRUE(handle) << handle.error().message;
-      HandleCell* cell = rig.runtime->handles().find(*handle);
+      HandleCell* cell = rig.runtime->find(*handle);
       ASSERT_TRUE(rig.runtime->wait(*cell, Deadline::after(start_time)));
       std::vector<std::int64_t> expected;
       for (int r = 0; r < ranks; ++r)

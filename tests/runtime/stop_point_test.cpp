@@ -81,10 +81,10 @@ int steps_until_the_stop(Runtime& runtime, int asker, int asks_at) {
     for (const Start& use : starts) {
       auto number = runtime.submit({&use, 1});
       if (!number) return -1;
-      HandleCell* cell = runtime.handles().find(*number);
+      HandleCell* cell = runtime.find(*number);
       if (!runtime.wait(*cell, Deadline::after(60s)) || cell->error) return -1;
       runtime.note_synchronised(*cell);
-      runtime.handles().release(*cell);
+      runtime.release(*cell);
       runtime.release(*use.operation);
     }
     if (runtime.world().rank.value == asker && step == asks_at)

@@ -41,10 +41,10 @@ std::string reduce(Runtime& runtime, const std::string& name, std::int64_t count
   Start start{*operation, data.data(), data.data(), 0};
   auto handle = runtime.submit({&start, 1});
   if (!handle) return handle.error().message;
-  HandleCell* cell = runtime.handles().find(*handle);
+  HandleCell* cell = runtime.find(*handle);
   EXPECT_TRUE(runtime.wait(*cell, Deadline::after(std::chrono::seconds(60))));
   std::string text = cell->error ? cell->error->message : "";
-  runtime.handles().release(*cell);
+  runtime.release(*cell);
   return text;
 }
 
