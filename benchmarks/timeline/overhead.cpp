@@ -75,10 +75,10 @@ class Steps {
     return *handle;
   }
   void finish(Handles::Number handle) {
-    HandleCell* cell = runtime_.handles().find(handle);
+    HandleCell* cell = runtime_.find(handle);
     runtime_.wait(*cell, Deadline::never());
     if (cell->error) fail(cell->error->message);
-    runtime_.handles().release(*cell);
+    runtime_.release(*cell);
   }
   // Returns the number of rounds of arithmetic that take this time. Each call of a step does the same number of rounds.
   std::int64_t rounds_of(double seconds) {

@@ -32,8 +32,8 @@ hvd_status no_such_handle() {
 }
 
 // Waits until the handle is done, and sets `cell` to it. On a failure returns its status and sets the error.
-hvd_status wait_until_done(const char* function, hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms,
-                           hvd::runtime::HandleCell*& cell) {
+hvd_status wait_until_done(hvd::api::RefusedFunction function, hvd_runtime* runtime, hvd_handle handle,
+                           int64_t timeout_ms, hvd::runtime::HandleCell*& cell) {
   if (!usable(runtime)) return why_unusable(runtime);
   cell = find_handle(runtime, handle);
   if (cell == nullptr) return no_such_handle();

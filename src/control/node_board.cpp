@@ -80,6 +80,11 @@ NodeBoard::NodeBoard(std::shared_ptr<void> memory, Shape shape, Seat me)
   log_ = ByteRing(reinterpret_cast<RingHead*>(log), log + sizeof(RingHead), log_ring_bytes);
 }
 
+void NodeBoard::set_waiting(bool waits) {
+  common_->waiting.fetch_add(waits ? 1u : ~0u, std::memory_order_acq_rel);
+  if (me_ != leader) wake_word(leader).post();
+}
+
 void NodeBoard::announce_lost(Rank rank, std::string_view why) {
   if (has_lost()) return;
   SeatState& mine = seats_[me_.value];

@@ -49,6 +49,11 @@ class NodeBoard {
   void leave() { seats_[me_.value].has_left.store(1, std::memory_order_release); }
   bool has_left(Seat seat) const { return seats_[seat.value].has_left.load(std::memory_order_acquire) != 0; }
 
+  // Counts the seats whose programs wait for an operation in device memory that is in no batch yet. A seat calls
+  // set_waiting() when that changes for it.
+  void set_waiting(bool waits);
+  bool somebody_waits() const { return common_->waiting.load(std::memory_order_acquire) != 0; }
+
   // Announces to all seats that a rank is lost, with the text of the seat that noticed it. Only the first report
   // counts. A rank that ends because of the loss calls this before it ends, so that its own end is not taken for the
   // cause.
@@ -116,7 +121,8 @@ class NodeBoard {
     char why[most_bytes_of_why];
   };
   struct alignas(64) Common {
-    std::atomic<std::uint64_t> lost;  // rank + 1 of the lost rank; the upper half is the seat that gives the reason
+    std::atomic<std::uint32_t> waiting;  // the number of seats whose programs wait
+    std::atomic<std::uint64_t> lost;     // rank + 1 of the lost rank; the upper half is the seat that gives the reason
   };
   struct Layout;
 

@@ -56,7 +56,8 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
                         [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
                         [&](const StallRequest& it) { effects_.heard_stall(from, it); },
                         [&](const StopPointRequest& it) { coordinator_->set_stop_point(from, it.cause, it.reason); },
-                        [&](const HeededRequest&) { effects_.heard_heeded(from); }},
+                        [&](const HeededRequest&) { effects_.heard_heeded(from); },
+                        [&](const BatchEndedRequest& it) { coordinator_->batch_ended(it.set, it.kind); }},
              request);
 }
 
@@ -152,6 +153,27 @@ Status NodeAgreement::take(Sender& from, const PositionItem& item) {
   from.seen = item.records;
   children_[static_cast<std::size_t>(from.node.child)].read = item.read_by_subtree;
   return {};
+}
+
+Status NodeAgreement::take(const Sender& from, const WaitingItem& item) {
+  if (from.node.is_parent()) return broken_frame();
+  children_[static_cast<std::size_t>(from.node.child)].waits = item.waits;
+  pass_on_waiting();
+  return {};
+}
+
+void NodeAgreement::set_node_waits(bool waits) {
+  if (waits == node_waits_) return;
+  node_waits_ = waits;
+  pass_on_waiting();
+}
+
+// Tells the coordinator, or the parent, whether some program of this subtree waits.
+void NodeAgreement::pass_on_waiting() {
+  const bool waits = node_waits_ || std::ranges::any_of(children_, &Child::waits);
+  if (std::exchange(subtree_waits_, waits) == waits) return;
+  if (coordinator_) coordinator_->set_program_waits(waits);
+  else news_.add(WaitingItem{waits});
 }
 
 Status NodeAgreement::take(const Sender& from, const ArrivalsItem& item) {
@@ -344,7 +366,7 @@ bool NodeAgreement::waits_for_readers() const {
 }
 
 bool NodeAgreement::flush(int batches_in_flight) {
-  return flush([batches_in_flight](ProcessSetId) { return batches_in_flight; });
+  return flush([batches_in_flight](ProcessSetId, DeviceKind) { return batches_in_flight; });
 }
 
 bool NodeAgreement::flush(const BatchesInFlight& batches_in_flight) {

@@ -88,6 +88,8 @@ class NodeAgreement {
   void request(Seat from, ConstBytes request);
   void node_arrived(SlotId slot);
   void node_has_read(std::uint64_t records) { node_read_ = records; }
+  // Whether a program of this node waits for an operation in device memory that is in no batch yet.
+  void set_node_waits(bool waits);
   void tell_lost(Rank rank, std::string_view why);
 
   // Only at the root: asks all nodes which ranks are missing at these slots, and at all names that are being voted on.
@@ -116,6 +118,7 @@ class NodeAgreement {
  private:
   struct Child {
     std::uint64_t read = 0;
+    bool waits = false;  // a program of the child's subtree waits
   };
   struct Sender {  // of the frame that is being read
     Neighbour node;
@@ -141,6 +144,8 @@ class NodeAgreement {
   void take_note(const Record& record);
   Status take(Sender& from, const PositionItem& item);
   Status take(const Sender& from, const ArrivalsItem& item);
+  Status take(const Sender& from, const WaitingItem& item);
+  void pass_on_waiting();
   Status take(const Sender& from, const OpenedItem& item);
   Status take(const Sender& from, BallotItem& item);
   Status take(const Sender&, const RequestItem& item);
@@ -172,6 +177,7 @@ class NodeAgreement {
   std::vector<Child> children_;
   std::uint64_t records_ = 0;  // number of records that were appended to this node's log
   std::uint64_t node_read_ = 0;
+  bool node_waits_ = false, subtree_waits_ = false;
   NewsForParent news_;
   Buffer records_down_, frame_, scratch_;
   RecordStorage storage_;

@@ -48,6 +48,12 @@ struct RequestItem {  // a request of a rank; an OpRequest travels as a ballot
   void write(ByteWriter& out) const;
   static RequestItem read(ByteReader& in, RecordStorage&);
 };
+struct
+    WaitingItem {  // whether a program of the subtree waits for an operation in device memory that is in no batch yet
+  bool waits = false;
+  void write(ByteWriter& out) const { out.put(waits); }
+  static WaitingItem read(ByteReader& in, RecordStorage&) { return {in.get<bool>()}; }
+};
 struct AnswerItem {  // the subtree's answer to a QuestionItem
   std::uint32_t question = 0;
   // The ranks that are missing at each slot of the question, then those that are missing at each of its names.
@@ -81,7 +87,7 @@ struct LostItem {
 };
 
 using Item = std::variant<PositionItem, ArrivalsItem, OpenedItem, BallotItem, RequestItem, RecordItem, LostItem,
-                          QuestionItem, AnswerItem>;
+                          QuestionItem, AnswerItem, WaitingItem>;
 
 void write_item(ByteWriter& out, const Item& item);
 // Reads the next item of a frame. The views in the result point into the frame and into `storage`.

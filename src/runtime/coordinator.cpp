@@ -9,13 +9,19 @@ Coordinator::Coordinator(Settings settings, const ProcessSets& sets, Emit emit)
     : settings_(settings), sets_(sets), emit_(std::move(emit)), slots_(static_cast<std::size_t>(settings_.slots)) {
   for (int slot = settings_.slots - 1; slot >= 0; --slot) free_.push_back(SlotId{slot});
   // These containers get their full size now, so that nothing grows in steady state.
-  ready_[global_process_set].slots.reserve(slots_.size());
+  ready_in({global_process_set, DeviceKind::host}).slots.reserve(slots_.size());
   batch_.reserve(slots_.size());
 }
 
 void Coordinator::emit(const Record& record) {
   ++emitted_;
   emit_(record);
+}
+
+Coordinator::Ready& Coordinator::ready_in(LaneKey lane) {
+  Ready& ready = ready_[lane];
+  ready.lane = lane;
+  return ready;
 }
 
 void Coordinator::contest(OpNameView name) {
@@ -25,8 +31,7 @@ void Coordinator::contest(OpNameView name) {
   SlotId slot = found->second;
   // A rank that has joined may send a ballot for an op that the others have already agreed on. That op is scheduled
   // first.
-  if (at(slot).state == SlotState::ready)
-    for (Ready& ready = ready_[name.set]; !ready.slots.empty();) take_batch(name.set, ready);
+  if (at(slot).state == SlotState::ready) take_all(*at(slot).ready);
   evict(slot);
 }
 
@@ -56,11 +61,11 @@ void Coordinator::remove_set(OpNameView name, const Signature& signature) {
     return emit(FailRecord{name, ErrorCode::invalid_argument, text});
   }
   ProcessSetId id = set->id;
-  if (auto ready = ready_.find(id); ready != ready_.end())
-    while (!ready->second.slots.empty()) take_batch(id, ready->second);
+  for (auto& [lane, ready] : ready_)
+    if (lane.first == id) take_all(ready);
   evict_all_of(id);
   std::erase_if(starved_, [id](const auto& it) { return it.first.set == id; });
-  ready_.erase(id);
+  std::erase_if(ready_, [id](const auto& it) { return it.first.first == id; });
   emit(RemoveSetRecord{id});
 }
 
@@ -85,7 +90,7 @@ bool Coordinator::give(OpNameView name, const Signature& signature) {
   Slot& it = at(slot);
   it.name = OpName(name);
   it.signature = signature;
-  it.ready = &ready_[name.set];
+  it.ready = &ready_in({name.set, signature.device});
   it.bytes = signature.count() * static_cast<std::int64_t>(size_of(signature.dtype));
   bool cached = !signature.transient && settings_.cache_capacity > 0;
   it.signature.transient = !cached;
@@ -190,16 +195,39 @@ void Coordinator::publish(Rank by, ProcessSetId set, std::string_view key, Const
 }
 
 void Coordinator::schedule(int batches_in_flight) {
-  schedule([batches_in_flight](ProcessSetId) { return batches_in_flight; });
+  schedule([batches_in_flight](ProcessSetId, DeviceKind) { return batches_in_flight; });
 }
 
 void Coordinator::schedule(const BatchesInFlight& batches_in_flight) {
   if (shut_down_) return;
-  for (auto& [set, ready] : ready_) {
-    if (ready.slots.empty()) continue;
-    if (ready.bytes < settings_.fusion_threshold_bytes && batches_in_flight(set) > 0) continue;
-    while (!ready.slots.empty()) take_batch(set, ready);
-  }
+  linger_due_.reset();
+  for (auto& [lane, ready] : ready_)
+    if (!ready.slots.empty() && !lingers(ready, batches_in_flight)) take_all(ready);
+}
+
+// True if the ops wait for others to travel with. For a device linger_due_ is then set.
+bool Coordinator::lingers(Ready& ready, const BatchesInFlight& batches_in_flight) {
+  const auto [set, kind] = ready.lane;
+  if (ready.bytes >= threshold_of(kind)) return false;
+  if (batches_in_flight(set, kind).value_or(ready.elsewhere) == 0) return false;
+  if (kind == DeviceKind::host) return true;
+  if (program_waits_) return false;
+  const Clock::time_point now = settings_.now();
+  if (!ready.since) ready.since = now;
+  const Clock::time_point due = *ready.since + settings_.linger;
+  if (now >= due) return false;
+  linger_due_ = linger_due_ ? std::min(*linger_due_, due) : due;
+  return true;
+}
+
+void Coordinator::batch_ended(ProcessSetId set, DeviceKind kind) {
+  auto ready = ready_.find({set, kind});
+  if (ready != ready_.end() && ready->second.elsewhere > 0) --ready->second.elsewhere;
+}
+
+void Coordinator::take_all(Ready& ready) {
+  while (!ready.slots.empty()) take_batch(ready);
+  ready.since.reset();
 }
 
 bool Coordinator::may_share(const Signature& first, const Signature& other) const {
@@ -208,7 +236,8 @@ bool Coordinator::may_share(const Signature& first, const Signature& other) cons
 }
 
 // Takes the first ready op and all ops that fuse with it, up to the threshold. The other ops keep their order.
-void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
+void Coordinator::take_batch(Ready& ready) {
+  const auto [set, kind_of_memory] = ready.lane;
   batch_.clear();
   const Signature& kind = at(ready.slots.front()).signature;
   std::int64_t bytes = 0;
@@ -216,7 +245,7 @@ void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
   for (std::size_t i = 0; i < looked_at; ++i) {
     SlotId slot = ready.slots[i];
     Slot& it = at(slot);
-    bool fits = i == 0 || (may_share(kind, it.signature) && bytes + it.bytes <= settings_.fusion_threshold_bytes);
+    bool fits = i == 0 || (may_share(kind, it.signature) && bytes + it.bytes <= threshold_of(kind_of_memory));
     if (!fits) {
       ready.slots[kept++] = slot;
       continue;
@@ -228,6 +257,7 @@ void Coordinator::take_batch(ProcessSetId set, Ready& ready) {
                     ready.slots.begin() + static_cast<std::ptrdiff_t>(looked_at));
   ready.bytes -= bytes;
   emit(BatchRecord{Sequence{sequence_++}, set, batch_});
+  if (kind_of_memory != DeviceKind::host) ++ready.elsewhere;
   for (SlotId slot : batch_) {
     Slot& it = at(slot);
     if (it.signature.transient) {

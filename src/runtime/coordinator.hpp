@@ -9,8 +9,10 @@
 //     slot, when all members have arrived.
 //  3. A ballot for a name that has a slot means that a rank has changed the op. The slot is evicted, and every rank
 //     that has arrived at it sends a ballot instead. Then rule 1 decides.
-//  4. Ready ops of a set become batches, in the order in which they became ready: neighbours of the same kind travel
-//     together, up to the fusion threshold. While batches of the set are in flight, small batches wait for more ops.
+//  4. Ready ops of a set and kind of memory become batches, in the order in which they became ready: neighbours of the
+//     same kind travel together, up to the fusion threshold. While batches of their lane are in flight, small batches
+//     wait for more ops: in host memory until the lane is idle; on a device, where the host may be far ahead, only
+//     until a program waits for an operation, or for the time of Settings::linger.
 //  5. An evicted or transient slot may be given again when every rank has read the record that ended it.
 //  6. A rank that has joined counts as having submitted every op of the world. An op fails if zeros cannot replace the
 //     rank's data. When all ranks have joined and have nothing under way, all slots of the world end, so that no
@@ -25,10 +27,13 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "runtime/process_sets.hpp"
@@ -37,8 +42,8 @@
 
 namespace hvd::runtime {
 
-// Returns how many batches of a process set are under way.
-using BatchesInFlight = std::function<int(ProcessSetId)>;
+// Returns how many batches of a process set and kind of memory are under way here. Empty if this rank is not a member.
+using BatchesInFlight = std::function<std::optional<int>(ProcessSetId, DeviceKind)>;
 
 class Coordinator {
  public:
@@ -46,6 +51,9 @@ class Coordinator {
     int slots = 0;  // number of slots on the board
     std::int64_t cache_capacity = 1024;
     std::int64_t fusion_threshold_bytes = 128ll << 20;
+    std::int64_t device_fusion_threshold_bytes = 32ll << 20;
+    Clock::duration linger = std::chrono::milliseconds(1);
+    std::function<Clock::time_point()> now = &Clock::now;  // asked only while ops in device memory wait for others
     bool groups_do_not_mix = false;  // ops of a submitted group share batches only with each other
   };
   // The records are passed to `emit` in the order of the log. Their views are valid only during the call. When a slot
@@ -68,12 +76,19 @@ class Coordinator {
   void set_stop_point(Rank by, StopCause cause, std::string_view reason);
   // Passes on a value to the members of a set. They need it to make their links.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);
+  // Some rank's program waits (or no longer waits) for an operation in device memory that is in no batch yet.
+  void set_program_waits(bool waits) { program_waits_ = waits; }
+  // The lowest member of a set without this rank reports the end of a batch in device memory.
+  void batch_ended(ProcessSetId set, DeviceKind kind);
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
   void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
   // Called when every rank has read this number of records.
   void read_by_all(std::uint64_t records);
 
+  // Set while ready ops in device memory wait for others: schedule() must be called again then. Until then an end of a
+  // batch on this rank's device is news, too.
+  std::optional<Clock::time_point> linger_due() const { return linger_due_; }
   // True if ops that all members have agreed on wait for a free slot, until all ranks have read more records.
   bool has_starved() const { return !starved_.empty(); }
 
@@ -82,16 +97,21 @@ class Coordinator {
 
  private:
   enum class SlotState : std::uint8_t { free, live, ready, ended };
-  struct Ready {  // the ready ops of one set, in the order in which they became ready
+  using LaneKey = std::pair<ProcessSetId, DeviceKind>;
+  struct Ready {  // the ready ops of one lane, in the order in which they became ready
+    LaneKey lane;
     std::vector<SlotId> slots;
     std::int64_t bytes = 0;
+    std::optional<Clock::time_point> since;  // when schedule() first left them waiting
+    int elsewhere = 0;  // of a device's lane: the batches whose end its lowest member has not reported; counts only
+                        // where this rank is no member, and nobody reports to a member
   };
   struct Slot {
     SlotState state = SlotState::free;
     OpName name;
     Signature signature;
     std::int64_t bytes = 0;
-    Ready* ready = nullptr;              // the list of the op's set
+    Ready* ready = nullptr;              // the list of the op's lane
     std::list<SlotId>::iterator recent;  // place of the slot in one of the lists of cached slots, if it is cached
   };
   struct Ended {
@@ -110,11 +130,17 @@ class Coordinator {
   void evict(SlotId slot);
   void evict_all_of(ProcessSetId set);
   void shrink_cache();
+  std::int64_t threshold_of(DeviceKind kind) const {
+    return kind == DeviceKind::host ? settings_.fusion_threshold_bytes : settings_.device_fusion_threshold_bytes;
+  }
   bool over_capacity() const {
     return static_cast<std::int64_t>(recently_used_.size() + scheduled_next_.size()) > settings_.cache_capacity;
   }
   bool may_share(const Signature& first, const Signature& other) const;
-  void take_batch(ProcessSetId set, Ready& ready);
+  Ready& ready_in(LaneKey lane);
+  bool lingers(Ready& ready, const BatchesInFlight& batches_in_flight);
+  void take_all(Ready& ready);
+  void take_batch(Ready& ready);
 
   Settings settings_;
   const ProcessSets& sets_;
@@ -127,7 +153,9 @@ class Coordinator {
   // making room never looks at ready ops, of which there may be as many as slots.
   std::list<SlotId> recently_used_, scheduled_next_;
   std::deque<std::pair<OpName, Signature>> starved_;  // agreed ops for which no slot is free yet
-  std::map<ProcessSetId, Ready> ready_;
+  std::map<LaneKey, Ready> ready_;
+  std::optional<Clock::time_point> linger_due_;
+  bool program_waits_ = false;
   std::vector<SlotId> batch_;
   std::vector<Rank> joined_;  // the ranks that have joined, in the order of their joins
   std::vector<Rank> idle_;    // the joined ranks that are idle

@@ -67,7 +67,9 @@ Engine::Engine(Parts parts)
   leader.observers = &observers_.all();
   leader.counters = &counters_;
   leader.sets = &parts.sets;
-  leader.batches_in_flight = [this](ProcessSetId set) { return runner_->batches_in_flight(set); };
+  leader.batches_in_flight = [this](ProcessSetId set, DeviceKind kind) {
+    return runner_->batches_in_flight(set, kind);
+  };
   leader_ = std::make_unique<Leader>(std::move(leader));
 }
 
@@ -173,7 +175,7 @@ void Engine::run(Deadline start_deadline) {
     }
     std::uint32_t announced = word.announce();
     if (leader_) leader_->arm();
-    runner_->arm();
+    runner_->arm(departure_.has_log_ended() || (leader_ && leader_->linger_due()));
     if (progress()) {
       word.retract();
       patience.found_work();
@@ -297,6 +299,7 @@ void Engine::hold_back() {
 }
 
 bool Engine::take_submissions() {
+  const bool has_new_wait = has_new_wait_.load(std::memory_order_relaxed) && has_new_wait_.exchange(false);
   std::span<const Submission> submissions = inbox_.take();
   if (!submissions.empty()) {
     Clock::time_point now = Clock::now();
@@ -304,7 +307,8 @@ bool Engine::take_submissions() {
     follower_.take(submissions, now);
   }
   board_.announce_arrivals();
-  return !submissions.empty();
+  if (has_new_wait) follower_.note_waits();
+  return !submissions.empty() || has_new_wait;
 }
 
 bool Engine::read_log() {
@@ -382,6 +386,8 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
   // Nothing announces that a ring has room again. Therefore the engine looks after this time.
   if (outbox_.has_waiting() || (leader_ && leader_->has_to_look_again())) return std::chrono::milliseconds(1);
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
+  if (auto due = leader_ ? leader_->linger_due() : std::nullopt)
+    sleep = earlier(sleep, std::max<Clock::duration>(*due - Clock::now(), Clock::duration::zero()));
   if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
 }

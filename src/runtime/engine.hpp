@@ -67,6 +67,12 @@ class Engine {
   void wake() { board_.wake_word(board_.me()).post(); }
   // True if the calling thread is an engine's. This is so in a callback of the program.
   static bool runs_here();
+  // A thread of the program is about to wait for the handle, whose tensors are in device memory. Any thread.
+  void note_wait(HandleCell& handle) {
+    if (handle.is_waited_for.exchange(true, std::memory_order_acq_rel) || Handles::is_done(handle)) return;
+    has_new_wait_.store(true, std::memory_order_release);
+    wake();
+  }
   // Asks all ranks to stop. Returns when this engine has stopped. A reason is told to all ranks; without one the
   // program itself asked for it.
   void stop(std::string reason = "");
@@ -123,6 +129,7 @@ class Engine {
   std::string stop_reason_;  // written before stop_requested_ is set
   std::atomic<bool> stop_requested_{false};
   std::atomic<int> lost_rank_{-1};
+  std::atomic<bool> has_new_wait_{false};
   StopPointOfRank stop_point_;
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;

@@ -31,7 +31,7 @@ void Follower::take(std::span<const Submission> submissions, Clock::time_point n
     Operation& operation = *submission.operation;
     operation.submission = submission;
     operation.since = now;
-    operation.arrived = operation.scheduled = operation.precedes_join = false;
+    operation.arrived = operation.scheduled = operation.is_awaited = operation.precedes_join = false;
     operation.entry->submitted = &operation;
     operation.place = in_flight_.size();
     in_flight_.push_back(&operation);
@@ -39,6 +39,22 @@ void Follower::take(std::span<const Submission> submissions, Clock::time_point n
     for (Observer* observer : observers_) observer->submitted(operation);
     introduce(operation);
   }
+}
+
+// While a program waits for an operation in device memory that is in no batch, the root does not let such operations
+// wait for company.
+void Follower::note_waits() {
+  const int before = awaited_;
+  for (Operation* operation : in_flight_) {
+    const bool counts = operation->signature.device != DeviceKind::host && !operation->scheduled &&
+                        operation->submission.handle->is_waited_for.load(std::memory_order_relaxed);
+    if (counts && !std::exchange(operation->is_awaited, true)) ++awaited_;
+  }
+  if (before == 0 && awaited_ > 0) board_.set_waiting(true);
+}
+
+void Follower::end_wait(Operation& operation) {
+  if (std::exchange(operation.is_awaited, false) && --awaited_ == 0) board_.set_waiting(false);
 }
 
 // Tells the others that this rank has submitted the op: by its bit on the board if the op has a slot, else by a ballot.
@@ -196,6 +212,7 @@ void Follower::queue_batch(const BatchRecord& record) {
       Operation& operation = part_in(slot);
       if (batch == nullptr) batch = &runner_.queue(record.set, operation.signature.device, record.sequence);
       operation.scheduled = true;
+      end_wait(operation);
       operation.record = records_read_;
       batch->push_back(&operation);
       for (Observer* observer : observers_) observer->agreed(operation, record.sequence);
@@ -242,6 +259,7 @@ void Follower::settle(Operation& operation, const Error* error, Event end) {
       if (&it.operation == &operation) it.is_in_use = false;
     return;
   }
+  end_wait(operation);
   in_flight_[operation.place] = in_flight_.back();
   in_flight_[operation.place]->place = operation.place;
   in_flight_.pop_back();

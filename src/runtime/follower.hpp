@@ -49,6 +49,9 @@ class Follower {
   // Takes what the program has submitted. Does not announce the arrivals yet.
   void take(std::span<const Submission> submissions, Clock::time_point now);
 
+  // Some handle is now waited for (HandleCell::is_waited_for).
+  void note_waits();
+
   // ---- the log; advance() comes first for each record
   void advance() { ++records_read_; }
   std::uint64_t records_read() const { return records_read_; }
@@ -91,6 +94,7 @@ class Follower {
   void introduce(Operation& operation);
   int note_what_precedes_a_join();
   void give_back(SlotId slot);
+  void end_wait(Operation& operation);
   Operation& part_in(SlotId slot);
   Operation& stand_in(OpNameView name, const Signature& signature);
   void change_sets(const std::function<void(ProcessSets&)>& change);
@@ -115,6 +119,7 @@ class Follower {
   std::list<StandIn> stand_ins_;
   std::vector<bool> joined_;  // by seat of this node; empty while no rank has joined
   bool has_joined_ = false;   // this rank has joined
+  int awaited_ = 0;           // number of operations in flight that are awaited (Operation::is_awaited)
   int preceding_join_ = 0;    // number of operations submitted before this rank joined and not settled
   std::uint64_t records_read_ = 0;
 };

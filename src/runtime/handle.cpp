@@ -140,6 +140,7 @@ void Handles::recycle(HandleCell& cell) {
   cell.results.clear();
   cell.ends.clear();
   cell.is_ordered = false;
+  cell.is_waited_for.store(false, std::memory_order_relaxed);
   cell.error.reset();
   cell.generation.fetch_add(1, std::memory_order_relaxed);
   cell.state.store(HandleCell::free, std::memory_order_release);

@@ -45,8 +45,10 @@ struct HandleCell {
   enum State : std::uint32_t { free, running, done, abandoned };
   std::atomic<std::uint32_t> state{free};
   std::atomic<std::uint32_t> generation{0};
-  std::uint32_t place = 0;  // the lower 32 bits of the handle's number (Handles::Number)
-  ProcessSetId set;         // the process set of the first operation
+  std::uint32_t place = 0;                 // the lower 32 bits of the handle's number (Handles::Number)
+  ProcessSetId set;                        // the process set of the first operation
+  bool is_on_device = false;               // the operations' tensors are in device memory
+  std::atomic<bool> is_waited_for{false};  // a thread of the program waits, and the engine is told
   // The engine writes these while the handle is running. Callers read them when it is done.
   std::uint32_t remaining = 0;   // operations that have not ended
   std::uint64_t record = 0;      // the greatest record of the log that decided on an operation of `set`

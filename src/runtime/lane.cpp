@@ -22,6 +22,7 @@ Lane::Lane(Parts parts)
       counters_(*parts.counters),
       observers_(*parts.observers),
       finished_(std::move(parts.finished)),
+      report_end_(std::move(parts.report_end)),
       tensors_(teams_->all().group, device_) {}
 
 Progress Lane::connect() {
@@ -48,7 +49,7 @@ std::vector<Operation*>& Lane::queue(Sequence sequence) {
 bool Lane::step() {
   if (failure_) return false;
   if (!issued_.empty() && end_issued()) return true;
-  if (queued_.empty()) return false;
+  if (queued_.empty() || (!started_ && !may_begin())) return false;
   if (!is_connected_ && connect() != Progress::done) return failure_.has_value();
   bool began = !started_;
   if (began) {
@@ -192,6 +193,7 @@ void Lane::finish(const Error* error) {
   idle_.splice(idle_.end(), queued_, queued_.begin());
   QueuedBatch& batch = idle_.back();
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error, {});
+  if (report_end_) report_end_();
 }
 
 void Lane::wait_for_inputs() {
@@ -213,17 +215,24 @@ void Lane::issue() {
   });
 }
 
-// Ends an issued batch whose event has come. Returns true if it ended one.
+// Ends the oldest issued batch if its event has come. Returns true if it ended one.
 bool Lane::end_issued() {
-  for (auto batch = issued_.begin(); batch != issued_.end(); ++batch) {
-    auto there = device_.query(batch->end, teams_->wake());
-    if (!there) return fail(there.error()), true;
-    if (!*there) continue;
-    idle_.splice(idle_.end(), issued_, batch);
-    for (Operation* operation : batch->operations) finished_(*operation, batch->sequence, nullptr, {});
-    return true;
-  }
-  return false;
+  auto there = device_.query(issued_.front().end, nullptr);
+  if (!there) return fail(there.error()), true;
+  if (!*there) return false;
+  idle_.splice(idle_.end(), issued_, issued_.begin());
+  QueuedBatch& batch = idle_.back();
+  for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, nullptr, {});
+  if (report_end_) report_end_();
+  return true;
+}
+
+void Lane::arm(bool for_all) noexcept {
+  teams_->arm();
+  if (issued_.empty()) return;
+  const bool is_awaited = for_all || report_end_ || (!queued_.empty() && !started_ && !may_begin()) ||
+                          std::ranges::any_of(issued_, [](const QueuedBatch& it) { return !it.operations.empty(); });
+  if (is_awaited) (void)device_.query(issued_.front().end, teams_->wake());  // step() finds out what it says
 }
 
 // Handles a failure of the device. The other ranks of the batch learn of it from this rank.

@@ -7,6 +7,7 @@
 // If the caller gave a stream, its operation has ended for the host at once. The lane touches no stream of a caller:
 // whoever waits for the handle orders one behind the end of the batch (Runtime::order). Without a stream the operation
 // ends with the batch.
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@ class Lane {
     Counters* counters = nullptr;
     const std::vector<Observer*>* observers = nullptr;
     Finished finished;
+    std::function<void()> report_end;  // called at the end of each batch; null if nobody wants to know
   };
   explicit Lane(Parts parts);
 
@@ -37,12 +39,16 @@ class Lane {
 
   // Adds an empty batch at the end of the queue. Returns its list of operations, which the caller fills.
   std::vector<Operation*>& queue(Sequence sequence);
-  int batches_in_flight() const { return static_cast<int>(queued_.size()); }  // without the issued batches
+  // The number of batches that wait or run, also on the device.
+  int batches_in_flight() const { return static_cast<int>(queued_.size() + issued_.size()); }
   bool is_idle() const { return queued_.empty() && issued_.empty(); }
   // Returns true if a batch began or ended. After a failure of the links, failure() has the error and the batch stays
   // in flight. If no member can carry out a batch, it fails on all members alike, and the next batches run.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+  // Called before the engine sleeps. The links wake it, and so does the oldest issued batch if somebody waits for its
+  // end. `for_all` is true if this rank waits for the ends of all batches.
+  void arm(bool for_all) noexcept;
   // Gives up all batches and plans. The links have been aborted before.
   void abandon();
   // Returns the rank that the running batch waits for, if the operation is part of that batch; -1 if it is not known.
@@ -55,6 +61,8 @@ class Lane {
 
  private:
   enum class Stage : std::uint8_t { sizes, data };
+  // The most issued batches. It bounds the events and queues of a device. A host that is further ahead waits.
+  static constexpr std::size_t most_issued = 64;
   // The properties by which a planned task is found. The scales are not among them; the task is told its scales before
   // every batch.
   struct Kind {
@@ -83,6 +91,7 @@ class Lane {
   void wait_for_inputs();
   void issue();
   bool end_issued();
+  bool may_begin() const { return issued_.size() < most_issued; }
   bool is_there(Event event);
   void fail(const Error& error);
 
@@ -92,6 +101,7 @@ class Lane {
   Counters& counters_;
   const std::vector<Observer*>& observers_;
   Finished finished_;
+  const std::function<void()> report_end_;
   std::list<QueuedBatch> queued_;
   std::list<QueuedBatch> issued_;
   std::list<QueuedBatch> idle_;

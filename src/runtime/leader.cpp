@@ -52,6 +52,9 @@ NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
   // Part of the slots is reserved for ops that are not cached.
   settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
   settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
+  settings.coordinator.device_fusion_threshold_bytes = parts.config->device_fusion_threshold_bytes;
+  settings.coordinator.linger = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double, std::milli>(parts.config->cycle_time_ms));
   settings.coordinator.groups_do_not_mix = parts.config->disable_group_fusion;
   settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
   return settings;
@@ -116,6 +119,7 @@ bool Leader::step() {
   agreement_.node_has_read(board_.records_read_by_all());
   news |= hear_board();
   news |= hear_neighbours();
+  agreement_.set_node_waits(board_.somebody_waits());
   return agreement_.flush(batches_in_flight_) || news;
 }
 

@@ -90,6 +90,7 @@ struct Operation {
   std::uint64_t record = 0;    // the record of the log that made it part of a batch
   bool arrived = false;        // this rank has arrived at the entry's slot
   bool scheduled = false;      // the operation is part of a batch
+  bool is_awaited = false;     // its handle is waited for, and it is in device memory and not scheduled
   bool precedes_join = false;  // the operation was submitted before its rank joined
 };
 

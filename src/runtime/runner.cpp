@@ -1,5 +1,7 @@
 #include "runtime/runner.hpp"
 
+#include <algorithm>
+
 namespace hvd::runtime {
 
 void Runner::add(const ProcessSet& set) {
@@ -16,6 +18,10 @@ Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
   lane.counters = parts_.counters;
   lane.observers = parts_.observers;
   lane.finished = parts_.finished;
+  // The root has to know whether the lane is busy, also if it is not a member.
+  const bool reports = kind != DeviceKind::host && !std::ranges::binary_search(set.ranks, Rank{0}) &&
+                       parts_.world->rank == set.ranks.front();
+  if (reports) lane.report_end = [send = parts_.send, id = set.id, kind] { send(BatchEndedRequest{id, kind}); };
   place = std::make_unique<Lane>(std::move(lane));
   return *place;
 }
@@ -37,11 +43,10 @@ void Runner::published(const PublishedRecord& record) {
     if (key.first == record.set) lane->teams().published(record);
 }
 
-int Runner::batches_in_flight(ProcessSetId set) const {
-  int all = 0;
-  for (auto it = lanes_.lower_bound({set, DeviceKind::host}); it != lanes_.end() && it->first.first == set; ++it)
-    all += it->second->batches_in_flight();
-  return all;
+std::optional<int> Runner::batches_in_flight(ProcessSetId set, DeviceKind kind) const {
+  if (!has(set)) return std::nullopt;
+  auto found = lanes_.find({set, kind});
+  return found == lanes_.end() ? 0 : found->second->batches_in_flight();
 }
 
 bool Runner::is_idle() const {
@@ -77,8 +82,8 @@ Rank Runner::waiting_for(const Operation& operation) const {
   return Rank{-1};
 }
 
-void Runner::arm() noexcept {
-  for (auto& [key, lane] : lanes_) lane->teams().arm();
+void Runner::arm(bool for_all) noexcept {
+  for (auto& [key, lane] : lanes_) lane->arm(for_all);
 }
 
 bool Runner::needs_polling() noexcept {

@@ -3,6 +3,7 @@
 // it. Batches of one lane run in order; batches of different lanes run at the same time.
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,8 @@ class Runner {
   void published(const PublishedRecord& record);
   Lane& world() { return *lanes_.begin()->second; }
 
-  // The number of batches that wait or run. Issued batches are not counted, because no other batch waits for them.
-  int batches_in_flight(ProcessSetId set) const;
+  // The number of batches that wait or run, also on a device; empty if this rank is not a member.
+  std::optional<int> batches_in_flight(ProcessSetId set, DeviceKind kind) const;
   bool is_idle() const;
   // Returns true if a batch began or ended. After a failure of links failure() has the error.
   bool step();
@@ -45,7 +46,7 @@ class Runner {
   // Returns the rank that the operation's running batch waits for; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
-  void arm() noexcept;
+  void arm(bool for_all) noexcept;  // as Lane::arm()
   bool needs_polling() noexcept;
   bool progresses_only_when_polled() noexcept;
   void abort(const Error& reason) noexcept;

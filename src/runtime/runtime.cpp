@@ -320,6 +320,7 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts, Handles::
   Handles::Number number = Handles::number_of(*cell);
   if (early != nullptr) *early = number;
   cell->set = starts.front().operation->entry->set;
+  cell->is_on_device = together.first != nullptr && together.first->signature.device != DeviceKind::host;
   for (const Start& start : starts)
     if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
   Inbox::Pushed pushed = engine_->inbox().push(starts, *cell);

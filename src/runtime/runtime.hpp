@@ -83,7 +83,10 @@ class Runtime {
     if (handles_.release(handle)) engine_->wake();
   }
   // Waits until the handle is done. Makes no stream wait for what devices still have to do.
-  bool wait(HandleCell& cell, Deadline deadline) { return handles_.wait(cell, deadline, spin_); }
+  bool wait(HandleCell& cell, Deadline deadline) {
+    if (cell.is_on_device && deadline.left().count() > 0) engine_->note_wait(cell);
+    return handles_.wait(cell, deadline, spin_);
+  }
   // True if a wait for the handle does not block the calling thread.
   static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || Follower::ends_with_callback(cell); }
   // What is queued on the streams of the handle's starts after this call runs after the operations have ended on their

@@ -113,6 +113,15 @@ StopPointRequest StopPointRequest::read(ByteReader& in, RecordStorage&) {
   return {cause, in.get_string()};
 }
 
+void BatchEndedRequest::write(ByteWriter& out) const {
+  out.put(set);
+  out.put(kind);
+}
+BatchEndedRequest BatchEndedRequest::read(ByteReader& in, RecordStorage&) {
+  auto set = in.get<ProcessSetId>();
+  return {set, in.get<DeviceKind>()};
+}
+
 void GiveRecord::write(ByteWriter& out) const {
   out.put(slot);
   runtime::write(out, name);

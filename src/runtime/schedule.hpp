@@ -76,8 +76,14 @@ struct HeededRequest {  // "my program knows of the stop point". The root report
   void write(ByteWriter&) const {}
   static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
 };
+struct BatchEndedRequest {  // "a batch of this lane has ended". From the lowest member of a set without the root
+  ProcessSetId set;
+  DeviceKind kind = DeviceKind::host;
+  void write(ByteWriter& out) const;
+  static BatchEndedRequest read(ByteReader& in, RecordStorage&);
+};
 using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest, StopPointRequest,
-                             HeededRequest>;
+                             HeededRequest, BatchEndedRequest>;
 
 void encode(const Request& request, Buffer& out);
 Result<Request> decode_request(ConstBytes bytes);  // the views in the result point into `bytes`

@@ -138,6 +138,7 @@ std::map<std::string, Call> calls() {
       {"hvd_start", with([](Stage& it) { it.running = it.start(); })},
       {"hvd_poll", with([](Stage& it) { return hvd_poll(it.runtime, it.running); })},
       {"hvd_wait", with([](Stage& it) { return hvd_wait(it.runtime, it.running, patience_ms); })},
+      {"hvd_wait_on", with([](Stage& it) { return hvd_wait_on(it.runtime, it.running, &it, patience_ms); })},
       {"hvd_release", with([](Stage& it) { hvd_release(it.runtime, it.running); })},
       {"hvd_result_shape", with([](Stage& it) {
          int dimensions = 0;

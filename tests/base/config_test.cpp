@@ -45,6 +45,7 @@ TEST(Config, table_shows_the_defaults_that_the_struct_has) {
 
 TEST(Config, takes_every_knob_of_its_own) {
   auto reading = read({{"HOROVOD_FUSION_THRESHOLD", "0"},
+                       {"HOROVOD_DEVICE_FUSION_THRESHOLD", "1048576"},
                        {"HOROVOD_CYCLE_TIME", "2.5"},
                        {"HOROVOD_CACHE_CAPACITY", "7"},
                        {"HOROVOD_DISABLE_GROUP_FUSION", "1"},
@@ -64,6 +65,8 @@ TEST(Config, takes_every_knob_of_its_own) {
   ASSERT_TRUE(reading.config) << reading.config.error().message;
   Config expected;
   expected.fusion_threshold_bytes = 0;
+  expected.device_fusion_threshold_bytes = 1 << 20;
+  expected.cycle_time_ms = 2.5;
   expected.cache_capacity = 7;
   expected.disable_group_fusion = true;
   expected.stall_check_disable = true;

@@ -41,6 +41,7 @@ using Lines = std::vector<std::string>;
 struct Fixture {
   Log log;
   ProcessSets sets{4};
+  Clock::time_point now{};
   Coordinator coordinator;
 
   explicit Fixture(std::int64_t threshold = 1000, std::int64_t capacity = 8, int slots = 16)
@@ -50,6 +51,9 @@ struct Fixture {
               settings.slots = slots;
               settings.cache_capacity = capacity;
               settings.fusion_threshold_bytes = threshold;
+              settings.device_fusion_threshold_bytes = threshold / 2;
+              settings.linger = std::chrono::milliseconds(5);
+              settings.now = [this] { return now; };
               return settings;
             }(),
             sets, [this](const Record& record) { log(record); }) {}
@@ -218,6 +222,81 @@ TEST(Coordinator, lets_small_ops_gather_while_batches_are_in_flight) {
   f.everybody_votes("b", floats({30}));  // both tensors together are over the threshold
   f.coordinator.schedule(1);
   EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "batch 0", "batch 1"}));
+}
+
+Signature on_device(std::vector<std::int64_t> shape) {
+  Signature signature = floats(std::move(shape));
+  signature.device = DeviceKind::cuda;
+  return signature;
+}
+
+TEST(Coordinator, lets_ops_of_a_busy_device_gather_up_to_their_own_threshold) {
+  Fixture f;  // 1000 bytes, on a device 500
+  f.everybody_votes("a", on_device({50}));
+  f.coordinator.schedule(3);
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a"}));
+  f.everybody_votes("b", on_device({80}));  // 200 + 320 bytes
+  f.coordinator.schedule(3);
+  EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "batch 0", "batch 1"}));
+}
+
+TEST(Coordinator, lets_ops_of_a_busy_device_wait_no_longer_than_the_cycle_time) {
+  Fixture f;
+  f.everybody_votes("a", on_device({4}));
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.coordinator.linger_due(), f.now + std::chrono::milliseconds(5));
+  f.now += std::chrono::milliseconds(4);
+  f.everybody_votes("b", on_device({4}));
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "give 1 b"}));
+  f.now += std::chrono::milliseconds(1);
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 0 1"}));
+  EXPECT_EQ(f.coordinator.linger_due(), std::nullopt);
+  f.everybody_votes("c", on_device({4}));
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.coordinator.linger_due(), f.now + std::chrono::milliseconds(5)) << "counted anew";
+}
+
+TEST(Coordinator, lets_no_op_of_a_device_wait_for_company_while_a_program_waits) {
+  Fixture f;
+  f.everybody_votes("a", on_device({4}));
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a"}));
+  f.coordinator.set_program_waits(true);
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 0"}));
+  f.coordinator.set_program_waits(false);
+  f.coordinator.all_arrived(SlotId{0});
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{}));
+}
+
+TEST(Coordinator, counts_batches_by_kind_of_memory) {
+  Fixture f;
+  f.everybody_votes("a", floats({4}));
+  f.everybody_votes("b", on_device({4}));
+  f.coordinator.schedule([](ProcessSetId, DeviceKind kind) { return std::optional(kind == DeviceKind::host ? 0 : 1); });
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "give 1 b", "batch 0"}));
+}
+
+TEST(Coordinator, knows_whether_a_device_is_busy_in_a_set_that_it_is_not_in) {
+  Fixture f;
+  const ProcessSetId set = f.sets.add({Rank{1}, Rank{2}}).id;
+  const auto not_a_member = [](ProcessSetId, DeviceKind) { return std::optional<int>(); };
+  auto ready = [&](const char* name) {
+    f.coordinator.contest({set, name});
+    f.coordinator.agreed({set, name}, on_device({4}));
+    f.coordinator.schedule(not_a_member);
+  };
+  ready("a");
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "batch 0"}));
+  ready("b");
+  ready("c");
+  EXPECT_EQ(f.log.take(), (Lines{"give 1 b", "give 2 c"}));
+  f.coordinator.batch_ended(set, DeviceKind::cuda);
+  f.coordinator.schedule(not_a_member);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 1 2"}));
 }
 
 TEST(Coordinator, schedules_what_is_ready_and_then_ends_the_log_at_the_first_request_to_shut_down) {

@@ -84,9 +84,7 @@ class DeviceRig {
   }
   HandleCell& cell(Handles::Number handle) { return *runtime->find(handle); }
   bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
-  bool wait_until_done(Handles::Number handle) {
-    return runtime->wait(cell(handle), Deadline::after(patience));
-  }
+  bool wait_until_done(Handles::Number handle) { return runtime->wait(cell(handle), Deadline::after(patience)); }
   // Returns the error's text, "" if there is none. The stream is ordered.
   std::string wait(Handles::Number handle) {
     EXPECT_TRUE(wait_until_done(handle));
@@ -318,6 +316,58 @@ TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_eve
     for (float& value : twice) value *= 2;
     EXPECT_EQ(rig.read(first.data(), 100), twice);
     EXPECT_EQ(rig.read(second.data(), 200), sum_of(2, 200));
+  });
+}
+
+// All gradients of a backward pass but the first are ready while the device is busy.
+TEST(DeviceBatch, takes_what_gets_ready_while_the_device_is_busy_and_begins_when_a_program_waits) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  ensemble.config.cycle_time_ms = 1e9;  // no clock helps
+  std::barrier all_did(2);
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    std::vector<devices::Memory> data;
+    for (int i = 0; i < 20; ++i) data.push_back(rig.upload(part_of(rank, 100)));
+    auto start = [&](int i) {
+      const DeviceRig::Use use{"gradient" + std::to_string(i),
+                               Verb::allreduce,
+                               {100},
+                               data[static_cast<std::size_t>(i)].data(),
+                               data[static_cast<std::size_t>(i)].data()};
+      auto handle = rig.start({use});
+      EXPECT_TRUE(handle);
+      return *handle;
+    };
+    rig.device->hold(rig.stream);
+    std::vector<Handles::Number> handles{start(0)};
+    EXPECT_TRUE(rig.wait_until_done(handles[0])) << "issued, since the device had nothing to do";
+    for (int i = 1; i < 20; ++i) handles.push_back(start(i));
+    // What was submitted before is ready on all ranks when this is over.
+    EXPECT_EQ(rig.run({"all ready", Verb::barrier, {}, nullptr, nullptr, false, DeviceKind::host}), "");
+    EXPECT_FALSE(rig.is_done(handles.back()));
+    const auto before = rig.runtime->counters().batches.get();
+    all_did.arrive_and_wait();
+    for (Handles::Number handle : handles) EXPECT_EQ(rig.wait(handle), "") << "the stream is held, and nobody hangs";
+    EXPECT_EQ(rig.runtime->counters().batches.get(), before + 1);
+    all_did.arrive_and_wait();
+    rig.device->let_go(rig.stream);
+    for (Handles::Number handle : handles) rig.runtime->release(rig.cell(handle));
+    for (const devices::Memory& memory : data) EXPECT_EQ(rig.read(memory.data(), 100), sum_of(2, 100));
+  });
+}
+
+TEST(DeviceBatch, that_is_started_while_others_gather_begins_without_a_clock_if_the_device_gets_idle) {
+  Ensemble ensemble(testing::made_up_world({2}));
+  ensemble.config.cycle_time_ms = 1e9;
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    devices::Memory first = rig.upload(part_of(rank, 100)), second = rig.upload(part_of(rank, 100));
+    rig.device->hold(rig.stream);
+    EXPECT_EQ(rig.run({"first", Verb::allreduce, {100}, first.data(), first.data()}), "");
+    auto handle = rig.start({{"second", Verb::allreduce, {100}, second.data(), second.data()}});
+    ASSERT_TRUE(handle);
+    rig.device->let_go(rig.stream);
+    while (!rig.is_done(*handle)) std::this_thread::yield();  // a look is no wait
+    EXPECT_EQ(rig.finish(*handle), "");
+    EXPECT_EQ(rig.read(second.data(), 100), sum_of(2, 100));
   });
 }
 

@@ -514,7 +514,7 @@ TEST(Runtime, refuses_to_start_beyond_the_limit_of_handles_and_goes_on_when_some
     for (int i = 0; i < 256; ++i) {
       auto started = rig.start({{Rig::floats(1), "gradient", &data, &data}});
       ASSERT_TRUE(started) << started.error().message;
-      HandleCell* cell = rig.runtime->handles().find(*started);
+      HandleCell* cell = rig.runtime->find(*started);
       EXPECT_TRUE(rig.runtime->wait(*cell, Deadline::after(std::chrono::seconds(60))));
       held.push_back(*started);
     }
