@@ -40,6 +40,9 @@ class Task {
   // After step() returned issued: the end of all work. While the task is pending: the event on a device that it waits
   // for.
   virtual Event event() const { return {}; }
+  // True if nothing is left that has to be launched on links of a device in one order on all ranks (runtime/turnstile).
+  // Asked after step(). Tasks that launch at once, or over host links alone, need not say anything.
+  virtual bool has_launched() const { return true; }
   // Returns the seat that the task waits for, which reports about stalls name. Seat{-1} if the task does not know.
   virtual Seat waiting_for() const { return Seat{-1}; }
 };

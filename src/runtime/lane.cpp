@@ -22,6 +22,7 @@ Lane::Lane(Parts parts)
       counters_(*parts.counters),
       observers_(*parts.observers),
       finished_(std::move(parts.finished)),
+      turnstile_(parts.turnstile),
       report_end_(std::move(parts.report_end)),
       tensors_(teams_->all().group, device_) {}
 
@@ -43,24 +44,30 @@ std::vector<Operation*>& Lane::queue(Sequence sequence) {
   queued_.splice(queued_.end(), idle_, idle_.begin());
   queued_.back().sequence = sequence;
   queued_.back().operations.clear();
+  if (turnstile_ != nullptr) turnstile_->queue(sequence);
   return queued_.back().operations;
 }
 
 bool Lane::step() {
   if (failure_) return false;
   if (!issued_.empty() && end_issued()) return true;
-  if (queued_.empty() || (!started_ && !may_begin())) return false;
+  if (queued_.empty()) return false;
   if (!is_connected_ && connect() != Progress::done) return failure_.has_value();
+  if (!started_ && !may_begin()) return false;
   bool began = !started_;
   if (began) {
     started_ = true;
+    holds_turnstile_ = turnstile_ != nullptr;
     counters_.batches.add();
     begin_batch();
     if (refusal_) return refuse();
     if (failure_) return true;
   }
-  switch (task_->step()) {
-    case Progress::pending: return began || (!is_of_host() && is_there(task_->event()));
+  const Progress progress = task_->step();
+  const bool has_passed =
+      stage_ == Stage::data && progress != Progress::failed && task_->has_launched() && pass_turnstile();
+  switch (progress) {
+    case Progress::pending: return began || has_passed || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
       // The batch's operations are settled later, when this rank ends, with the cause as their error. They are not
       // settled before the other ranks were told of the failure, because the program may leave as soon as it sees the
@@ -75,6 +82,12 @@ bool Lane::step() {
     return refusal_ ? refuse() : true;  // otherwise failure_ may be set
   }
   finish(nullptr);
+  return true;
+}
+
+bool Lane::pass_turnstile() {
+  if (!std::exchange(holds_turnstile_, false)) return false;
+  turnstile_->pass(queued_.front().sequence);
   return true;
 }
 
@@ -188,6 +201,7 @@ bool Lane::refuse() {
 }
 
 void Lane::finish(const Error* error) {
+  pass_turnstile();
   started_ = false;
   // The batch leaves the queue first, because settling an operation may let its owner submit the next one.
   idle_.splice(idle_.end(), queued_, queued_.begin());
@@ -204,6 +218,7 @@ void Lane::wait_for_inputs() {
 }
 
 void Lane::issue() {
+  pass_turnstile();
   started_ = false;
   issued_.splice(issued_.end(), queued_, queued_.begin());
   QueuedBatch& batch = issued_.back();
@@ -230,7 +245,7 @@ bool Lane::end_issued() {
 void Lane::arm(bool for_all) noexcept {
   teams_->arm();
   if (issued_.empty()) return;
-  const bool is_awaited = for_all || report_end_ || (!queued_.empty() && !started_ && !may_begin()) ||
+  const bool is_awaited = for_all || report_end_ || (!queued_.empty() && is_full()) ||
                           std::ranges::any_of(issued_, [](const QueuedBatch& it) { return !it.operations.empty(); });
   if (is_awaited) (void)device_.query(issued_.front().end, teams_->wake());  // step() finds out what it says
 }

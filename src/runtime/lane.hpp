@@ -18,6 +18,7 @@
 #include "runtime/counters.hpp"
 #include "runtime/observer.hpp"
 #include "runtime/teams.hpp"
+#include "runtime/turnstile.hpp"
 
 namespace hvd::runtime {
 
@@ -29,6 +30,7 @@ class Lane {
     Counters* counters = nullptr;
     const std::vector<Observer*>* observers = nullptr;
     Finished finished;
+    Turnstile* turnstile = nullptr;    // of all lanes of this device; null for host memory
     std::function<void()> report_end;  // called at the end of each batch; null if nobody wants to know
   };
   explicit Lane(Parts parts);
@@ -91,7 +93,12 @@ class Lane {
   void wait_for_inputs();
   void issue();
   bool end_issued();
-  bool may_begin() const { return issued_.size() < most_issued; }
+  bool is_full() const { return issued_.size() >= most_issued; }
+  bool may_begin() const {
+    return !is_full() && (turnstile_ == nullptr || turnstile_->is_open_for(queued_.front().sequence));
+  }
+  // Returns true if the running batch held the turnstile.
+  bool pass_turnstile();
   bool is_there(Event event);
   void fail(const Error& error);
 
@@ -101,6 +108,7 @@ class Lane {
   Counters& counters_;
   const std::vector<Observer*>& observers_;
   Finished finished_;
+  Turnstile* const turnstile_;
   const std::function<void()> report_end_;
   std::list<QueuedBatch> queued_;
   std::list<QueuedBatch> issued_;
@@ -113,6 +121,7 @@ class Lane {
   Task* task_ = nullptr;
   bool is_connected_ = false;
   bool started_ = false;
+  bool holds_turnstile_ = false;  // the running batch has not launched all its work
   bool is_closed_ = false;
   std::optional<Error> refusal_;  // the reason why the batch that has just started cannot be carried out
   Stage stage_ = Stage::data;

@@ -18,6 +18,7 @@ Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
   lane.counters = parts_.counters;
   lane.observers = parts_.observers;
   lane.finished = parts_.finished;
+  if (kind != DeviceKind::host) lane.turnstile = &turnstiles_[kind];
   // The root has to know whether the lane is busy, also if it is not a member.
   const bool reports = kind != DeviceKind::host && !std::ranges::binary_search(set.ranks, Rank{0}) &&
                        parts_.world->rank == set.ranks.front();

@@ -58,7 +58,8 @@ class Runner {
   Parts parts_;
   std::map<ProcessSetId, ProcessSet> sets_;
   std::map<Key, std::unique_ptr<Lane>> lanes_;
-  bool has_closed_ = false;  // some lane is to be removed when its batches have ended
+  std::map<DeviceKind, Turnstile> turnstiles_;  // of devices
+  bool has_closed_ = false;                     // some lane is to be removed when its batches have ended
 };
 
 }  // namespace hvd::runtime

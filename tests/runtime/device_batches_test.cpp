@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -65,6 +66,8 @@ class DeviceRig {
     void* output = nullptr;
     bool has_stream = true;
     DeviceKind device = DeviceKind::cuda;
+    int set = 0;
+    Rank root{0};
   };
   Result<Handles::Number> start(const std::vector<Use>& uses) {
     std::vector<Start> starts;
@@ -74,7 +77,8 @@ class DeviceRig {
       signature.shape = use.shape;
       signature.device = use.device;
       if (signature.row().agreed == VerbRow::Agreed::all_but_first) signature.shape[0] = 0;
-      auto operation = runtime->prepare(use.name, signature);
+      signature.root = use.root;
+      auto operation = runtime->prepare(use.name, signature, use.set);
       if (!operation) return operation.error();
       Start start{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0]};
       if (use.has_stream) start.stream = stream;
@@ -568,6 +572,50 @@ TEST(DeviceBatch, takes_zeros_for_what_a_joined_rank_lacks) {
       EXPECT_GE(last, 0);
     }
   });
+}
+
+// Leaves of one rank's launches those that the other has, too.
+std::vector<std::string> common(const std::vector<std::string>& all, const std::vector<std::string>& other) {
+  std::vector<std::string> kept;
+  for (const std::string& launch : all)
+    if (std::ranges::find(other, launch) != other.end()) kept.push_back(launch);
+  return kept;
+}
+
+TEST(DeviceBatch, is_launched_in_one_order_on_all_ranks_whatever_sets_overlap) {
+  const std::vector<std::vector<Rank>> sets{{Rank{0}, Rank{1}}, {Rank{1}, Rank{2}}, {Rank{0}, Rank{2}, Rank{3}}};
+  Ensemble ensemble(testing::made_up_world({4}));
+  (void)testing::take_launches();
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    std::vector<int> numbers{0};
+    for (const std::vector<Rank>& set : sets) numbers.push_back(rig.runtime->add_process_set(set).value());
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::vector<devices::Memory> data;
+    for (int i = 0; i < 12; ++i) data.push_back(rig.upload(part_of(rank, 100)));
+    for (int round = 0; round < 20; ++round) {
+      std::vector<int> order(12);
+      std::iota(order.begin(), order.end(), 0);
+      std::ranges::shuffle(order, random);  // each rank has an order of its own
+      std::vector<Handles::Number> handles;
+      for (int i : order) {
+        const auto at = static_cast<std::size_t>(i) % numbers.size();
+        if (at > 0 && !std::ranges::binary_search(sets[at - 1], Rank{rank})) continue;
+        void* tensor = data[static_cast<std::size_t>(i)].data();
+        DeviceRig::Use use{"t" + std::to_string(i), Verb::broadcast, {100}, tensor, tensor};
+        use.set = numbers[at];
+        use.root = at == 0 ? Rank{0} : sets[at - 1].front();
+        auto handle = rig.start({use});
+        ASSERT_TRUE(handle) << handle.error().message;
+        handles.push_back(*handle);
+      }
+      for (Handles::Number handle : handles) EXPECT_EQ(rig.finish(handle), "");
+    }
+    devices::finish(*rig.device, rig.stream);
+  });
+  const auto launches = testing::take_launches();
+  for (const auto& [rank, mine] : launches)
+    for (const auto& [other, theirs] : launches)
+      EXPECT_EQ(common(mine, theirs), common(theirs, mine)) << "ranks " << rank.value << " and " << other.value;
 }
 
 TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
