@@ -247,8 +247,8 @@ static inline hvd_start_arguments hvd_use_of(hvd_op* op, const void* input, void
 HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
                              hvd_handle* handle);
 
-/* Returns 1 if the handle is done or failed, so that hvd_wait() would not block; 0 if it is under way, -1 if there is no
- * such handle. Never blocks, and makes no stream wait. */
+/* Returns 1 if the handle is done or failed, so that hvd_wait() would not block; 0 if it is under way, -1 if there is
+ * no such handle. Never blocks, and makes no stream wait. */
 HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
 /* Waits until the handle is done; if timeout_ms is negative, without a limit. Returns HVD_TIMEOUT if the time has
  * passed (the operations go on). Any other value is the outcome of the operations; hvd_last_error() has the text. The

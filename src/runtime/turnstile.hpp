@@ -1,6 +1,6 @@
 #pragma once
-// The one order in which a rank launches the batches of all its lanes on one kind of device: that of the log. Kernels of
-// two communicators that two ranks launch in different orders can wait for each other until the job is killed.
+// The one order in which a rank launches the batches of all its lanes on one kind of device: that of the log. Kernels
+// of two communicators that two ranks launch in different orders can wait for each other until the job is killed.
 //
 //  1. Each batch that is queued in a lane of the device gets a place.
 //  2. A batch begins when all earlier places have passed.

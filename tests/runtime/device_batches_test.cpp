@@ -359,7 +359,7 @@ TEST(DeviceBatch, takes_what_gets_ready_while_the_device_is_busy_and_begins_when
   });
 }
 
-TEST(DeviceBatch, that_is_started_while_others_gather_begins_without_a_clock_if_the_device_gets_idle) {
+TEST(DeviceBatch, that_waits_for_company_begins_when_the_device_gets_idle) {
   Ensemble ensemble(testing::made_up_world({2}));
   ensemble.config.cycle_time_ms = 1e9;
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
