@@ -277,9 +277,10 @@ def test_gradients_that_nobody_wants(hvd, rank, size, passes):
                                    lambda module: torch._foreach_zero_([p.grad for p in module.parameters()]),
                                    lambda module: [p.grad.zero_() for p in module.parameters()]],
                          ids=["module", "foreach", "each"])
-def test_a_batch_that_is_dropped_in_place(hvd, rank, size, empty):
+@pytest.mark.parametrize("options", [{}, dict(groups=1)], ids=["plain", "one group"])
+def test_a_batch_that_is_dropped_in_place(hvd, rank, size, empty, options):
     parameters = parameters_of(0, 0)
-    optimizer = sgd(hvd, parameters)
+    optimizer = sgd(hvd, parameters, **options)
     for factor in (100, 1):
         sum((parameter * (rank + 1) * factor).sum() for parameter in parameters).backward()
         if factor == 100:
@@ -287,6 +288,19 @@ def test_a_batch_that_is_dropped_in_place(hvd, rank, size, empty):
     optimizer.step()
     for parameter in parameters:
         assert torch.equal(parameter.detach(), torch.full((3,), -(size + 1) / 2))
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=1)], ids=["plain", "one group"])
+def test_a_backward_pass_that_adds_to_clipped_gradients(hvd, rank, size, options):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters, **options)
+    for _ in range(2):
+        sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
+        torch.nn.utils.clip_grad_value_(parameters, 0.5)
+    sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
+    optimizer.step()
+    for parameter in parameters:
+        assert torch.equal(parameter.detach(), torch.full((3,), -0.5 - (size + 1) / 2))
 
 
 def test_a_parameter_of_two_optimizers(hvd, rank, size):

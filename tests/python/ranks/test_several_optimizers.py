@@ -98,6 +98,20 @@ def test_a_shared_parameter_of_which_only_one_rank_has_a_gradient(hvd, rank, siz
     assert torch.equal(shared.detach(), full(-4)) and torch.equal(own.detach(), full(-2))
 
 
+@pytest.mark.parametrize("with_group_first", [False, True])
+def test_a_group_does_not_wait_for_what_another_optimizer_reduces(hvd, rank, size, with_group_first):
+    shared, own = parameter_of(), parameter_of()
+    make = [lambda: sgd(hvd, "plain", shared), lambda: sgd(hvd, "with a group", shared, own, groups=1)]
+    optimizers = [each() for each in (reversed(make) if with_group_first else make)]
+    for _ in range(2):
+        ((shared + own) * (rank + 1)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+    assert torch.equal(shared.detach(), full(-2 * (size + 1))) and torch.equal(own.detach(), full(-(size + 1)))
+
+
 # ---- orders of steps --------------------------------------------------------------------------------------------
 
 

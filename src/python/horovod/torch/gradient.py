@@ -118,8 +118,10 @@ class Gradient:
         if type(tensor) is InFlight or is_shared and self._is_reduced_by_another(tensor):
             self.is_done = True
             self.seen = None
+            if self.group is not None:
+                self.group.pass_over()
             return
-        if self.group is not None:
+        if self.group is not None and not self.group.is_started:  # what comes again after its group is reduced alone
             self.group.hold(self, tensor)
             return
         handle = None
@@ -137,9 +139,17 @@ class Gradient:
         """False if no backward pass of this round has submitted the gradient, or if it was taken away since another
         optimizer has stepped by it."""
         if self.is_done and len(self.sharers) > 1 and self.parameter.grad is None:
-            self.is_done = False
-            self.of_all.submitted -= 1
+            self._is_not_there()
         return self.is_done
+
+    def _is_not_there(self):
+        """Called when the gradient that was submitted in this round has been taken away."""
+        self.of_all.submitted -= 1
+        if self.tensor is not None:
+            self.settle()
+        self.is_done = False
+        if self.group is not None:
+            self.group.pass_over_no_longer()
 
     def find(self):
         """Returns the gradient that the program has set, or that an earlier round left, or None. If only other ranks
@@ -228,14 +238,11 @@ class Gradient:
 
     def settle(self):
         """Waits for the result, because code uses the gradient before the round has ended."""
-        flight = self
-        if self.group is not None:
-            flight = self.group
-            if not flight.is_started:
-                raise RuntimeError(
-                    f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
-                    "there, with which it is reduced. Call optimizer.synchronize() first.")
-        tensor, handle = self.tensor, flight.handle
+        if self.group is not None and not self.group.is_started:
+            raise RuntimeError(
+                f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
+                "there, with which it is reduced. Call optimizer.synchronize() first.")
+        tensor, handle = self.tensor, self._handle()
         self.of_all.wait_for_others(self)
         failure = None
         if handle is not None:
@@ -315,10 +322,7 @@ class Gradient:
         self.kept_back = 0
         if self.tensor is None and not self.is_done:
             return
-        self.of_all.submitted -= 1
-        if self.tensor is not None:
-            self.settle()
-        self.is_done = False
+        self._is_not_there()
 
     def let_go(self):
         """Called when the optimizer does not step this parameter any more."""
@@ -340,14 +344,17 @@ class Gradient:
                 self.give_up()
             self.group = None
 
+    def _handle(self):
+        return self.handle if self.handle is not None or self.group is None else self.group.handle
+
     def handles(self):
         """The handles of what is in flight for this gradient."""
-        handle = self.handle if self.group is None else self.group.handle
+        handle = self._handle()
         return list(self.gathering) if handle is None else [handle, *self.gathering]
 
     def lands_if_done(self):
         """For abandon(). True if the gradient has landed, or if nothing can tell when it will land."""
-        handle = self.handle if self.group is None else self.group.handle
+        handle = self._handle()
         if self.tensor is None or handle is None:
             return True
         if not _ops.poll(handle):

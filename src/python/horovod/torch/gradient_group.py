@@ -22,6 +22,18 @@ class Group:
         gradient.tensor = tensor
         gradient.version = version_of(tensor)
         take_off(tensor, gradient)
+        self._count()
+
+    def pass_over(self):
+        """Called when another optimizer reduces the gradient of a member. The other members do not wait for it."""
+        if not self.is_started:
+            self._count()
+
+    def pass_over_no_longer(self):
+        if not self.is_started:
+            self.held -= 1
+
+    def _count(self):
         self.held += 1
         if self.held == len(self.members):
             self._start()
@@ -34,14 +46,17 @@ class Group:
         if gradient.tensor is not None:
             gradient.give_up()
             self.held -= 1
+        elif gradient.is_done:
+            self.held -= 1
         if self.held and self.held == len(self.members):
             self._start()
 
     def _start(self):
         self.is_started = True
         self.members[0].of_all.take_names()
+        waiting = [gradient for gradient in self.members if gradient.tensor is not None]
         dense, reduced = [], []
-        for gradient in self.members:
+        for gradient in waiting:
             tensor = gradient.tensor
             land(tensor)
             if is_gathered(tensor, gradient.settings):
@@ -56,5 +71,5 @@ class Group:
             settings = dense[0].settings
             self.handle = grouped_allreduce_async_(reduced, None, dense[0].name, settings.op, settings.prescale,
                                                    settings.postscale, settings.process_set)
-        for gradient in self.members:
+        for gradient in waiting:
             gradient.version = version_of(gradient.tensor)
