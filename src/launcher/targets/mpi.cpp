@@ -65,7 +65,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   auto site = mpi_command(*program, options);
   if (!site) return site.error();
   site->packs_input = orders.packs_input;
-  // Inside of a job of Slurm mpiexec starts its daemons with srun. After `sbatch --export=NONE` they would lose PATH.
+  // In a job of Slurm mpiexec starts its daemons with srun. After `sbatch --export=NONE` they would lose PATH.
   for (const char* name : {"SLURM_EXPORT_ENV", "SRUN_EXPORT_ENV"}) site->unset.emplace_back(name);
   return plan_of_site(std::move(*site));
 }
