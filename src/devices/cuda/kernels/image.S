@@ -1,0 +1,13 @@
+// The compiled kernels as data. The macros are the paths of two files (cmake/cuda_kernels.cmake).
+  .section .rodata
+  .globl hvd_cuda_machine_code, hvd_cuda_machine_code_end, hvd_cuda_ptx
+  .hidden hvd_cuda_machine_code, hvd_cuda_machine_code_end, hvd_cuda_ptx
+  .balign 64
+hvd_cuda_machine_code:
+  .incbin HVD_CUDA_FATBIN
+hvd_cuda_machine_code_end:
+  .balign 64
+hvd_cuda_ptx:
+  .incbin HVD_CUDA_PTX
+  .byte 0  // the text ends here
+  .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,26 @@
+#pragma once
+// What a device moves in one call: a list of runs of elements, with one treatment for all of them.
+#include <cstdint>
+
+#include "base/data_type.hpp"
+
+namespace hvd::devices {
+
+// The runs may have any alignment. They must not overlap, except that `from` may be equal to `to` if both types have
+// the same size.
+struct Move {
+  const void* from;  // null for zeros
+  void* to;
+  std::int64_t count;  // elements
+};
+
+// Equal types without a scale are copied as they are; bool is never scaled. Floating types are converted into each
+// other: computed in the wider of the two types, at least f32, and rounded once. Integers are scaled in double,
+// truncated toward zero and saturate. Integers of different types, and integers and floating types, are not converted.
+struct Treatment {
+  DataType from = DataType::f32;
+  DataType to = DataType::f32;
+  double scale = 1.0;
+};
+
+}  // namespace hvd::devices
