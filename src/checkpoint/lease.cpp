@@ -95,9 +95,9 @@ enum class Sight { alive, ended, unknown };
 Sight look_at(const Claim& claim) {
   if (claim.space != posix::process_space() || claim.machine != posix::node_id() || claim.process <= 0)
     return Sight::unknown;
-  auto began = posix::began_at(claim.process);
-  if (!began) return Sight::ended;
-  return *began == claim.began ? Sight::alive : Sight::ended;
+  // The first process of many containers is no init: what ends there as an orphan stays a zombie.
+  if (posix::began_at(claim.process) != claim.began || posix::is_zombie(claim.process)) return Sight::ended;
+  return Sight::alive;
 }
 
 Status write_text(const std::string& file, const std::string& text) {
@@ -117,7 +117,10 @@ std::string content_of(const std::string& holder, long renewals) {
 // content of the file decides.
 Result<bool> claim_free(const std::string& file, const std::string& holder) {
   std::string own = file + "." + posix::random_hex(6);
-  HVD_RETURN_IF_ERROR(write_text(own, content_of(holder, 0)));
+  if (auto written = write_text(own, content_of(holder, 0)); !written) {
+    ::unlink(own.c_str());
+    return written.error();
+  }
   int outcome = ::link(own.c_str(), file.c_str());
   int reason = errno;
   if (outcome != 0 && reason != EEXIST && reason != ENOENT) {

@@ -1,5 +1,6 @@
 #include "checkpoint/lease.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,24 @@ class LeaseOfAPath : public testing::InOwnFolder {
     lease->reset();
     std::ofstream(file()) << text;
   }
+  // Returns a child that holds the lease until it is killed.
+  pid_t fork_holder() {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_t child = ::fork();
+    if (child == 0) {
+      auto lease = acquire();
+      char byte = lease ? 1 : 0;
+      if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    EXPECT_EQ(byte, 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+    return child;
+  }
   std::string told_;
 };
 
@@ -49,18 +68,7 @@ TEST_F(LeaseOfAPath, is_given_to_one_and_refused_to_the_second_by_name) {
 }
 
 TEST_F(LeaseOfAPath, is_taken_over_at_once_when_its_process_was_killed) {
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  pid_t child = ::fork();
-  if (child == 0) {
-    auto lease = acquire();
-    char byte = lease ? 1 : 0;
-    if (::write(ready[1], &byte, 1) != 1) ::_exit(1);
-    for (;;) ::pause();
-  }
-  char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  ASSERT_EQ(byte, 1);
+  pid_t child = fork_holder();
   auto refused = acquire();
   ASSERT_FALSE(refused);
   ::kill(child, SIGKILL);
@@ -69,8 +77,30 @@ TEST_F(LeaseOfAPath, is_taken_over_at_once_when_its_process_was_killed) {
   ASSERT_TRUE(taken) << taken.error().message;
   EXPECT_TRUE(told_.empty()) << told_;
   EXPECT_TRUE((*taken)->check());
-  ::close(ready[0]);
-  ::close(ready[1]);
+}
+
+TEST_F(LeaseOfAPath, is_taken_over_although_nobody_has_waited_for_the_killed_process) {
+  pid_t child = fork_holder();
+  ::kill(child, SIGKILL);
+  siginfo_t about{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOWAIT), 0);  // it stays a zombie
+  auto taken = acquire();
+  EXPECT_TRUE(taken) << taken.error().message;
+  EXPECT_TRUE(told_.empty()) << told_;
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(LeaseOfAPath, that_cannot_be_written_leaves_no_file) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  auto refused = acquire();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_FALSE(refused);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(LeaseOfAPath, of_a_host_elsewhere_is_taken_over_when_it_is_not_renewed) {

@@ -39,6 +39,8 @@ struct Stat {
   pid_t parent = 0;
   pid_t group = 0;
   std::uint64_t began = 0;
+  char state = '?';
+  int threads = 0;
 };
 
 std::optional<Stat> read_stat(pid_t process) {
@@ -56,8 +58,8 @@ std::optional<Stat> read_stat(pid_t process) {
   int parent = 0, group = 0;
   unsigned long long began = 0;  // this field is the 22nd
   if (after_name == nullptr ||
-      std::sscanf(after_name + 1, " %*c %d %d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%*d%*d%llu", &parent, &group,
-                  &began) != 3)
+      std::sscanf(after_name + 1, " %c %d %d%*d%*d%*d%*u%*u%*u%*u%*u%*u%*u%*d%*d%*d%*d%d%*d%llu", &stat.state, &parent,
+                  &group, &stat.threads, &began) != 5)
     return std::nullopt;
   stat.began = began;
   stat.parent = parent;
@@ -127,6 +129,11 @@ std::optional<std::uint64_t> began_at(pid_t process) {
   if (std::filesystem::read_symlink("/proc/self", failed) != std::to_string(::getpid())) return std::nullopt;
   auto stat = read_stat(process);
   return stat ? std::optional(stat->began) : std::nullopt;
+}
+
+bool is_zombie(pid_t process) {
+  auto stat = read_stat(process);
+  return stat && (stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1;
 }
 
 double age_of_this_process() {

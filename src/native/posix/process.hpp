@@ -44,6 +44,8 @@ std::optional<pid_t> parent_of(pid_t process);
 // machine runs. Returns nullopt if there is no such process, or if /proc shows other process numbers than those of this
 // process.
 std::optional<std::uint64_t> began_at(pid_t process);
+// True if the process has ended with all its threads, and its parent has not asked for its exit status yet.
+bool is_zombie(pid_t process);
 // Returns the seconds since this process was forked, which an exec does not change; 0 if they are not known. Exact to a
 // hundredth.
 double age_of_this_process();
