@@ -1,5 +1,6 @@
 """Checkpoints of models that are divided among the ranks."""
 import os
+import resource
 import shutil
 import tempfile
 
@@ -82,6 +83,22 @@ def test_a_refused_shard_leaves_what_was_there(folder, nodes, rank, size):
         hvd.checkpoint.save(f"{folder}/a.h5", model, compression="zip", sharded=True)
     assert hvd.checkpoint.restore(f"{folder}/a.h5", model)["step"] == 1
     assert hvd.checkpoint.latest(folder) == f"{folder}/a.h5"
+
+
+def test_a_shard_that_has_no_room_leaves_nothing_beside_those_before(folder, nodes, rank):
+    model, _ = make(rank)
+    hvd.checkpoint.save(f"{folder}/a.h5", model, step=1, sharded=True)
+    hvd.barrier()
+    before = sorted(os.listdir(f"{folder}/a.h5.shards"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="no room"):
+            hvd.checkpoint.save(f"{folder}/a.h5", model, step=2, sharded=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    hvd.barrier()
+    assert sorted(os.listdir(f"{folder}/a.h5.shards")) == before  # no lease of the shard either
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])

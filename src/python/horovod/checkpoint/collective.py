@@ -236,9 +236,11 @@ def gather_shards(path, model, optimizer, step, extra, objects, compression, kee
     write_shards, size_of_copy = sharded_files.gather(path, state, name)
 
     def write_shard(file, entries, kept):
-        write(file, entries, kept, step, compression, False)
-        # Each save has new names for its shards, so the right to write this one is not needed again.
-        _core.checkpoint_release(file)
+        try:
+            write(file, entries, kept, step, compression, False)
+        finally:
+            # Each save has new names for its shards, so the right to write this one is not needed again.
+            _core.checkpoint_release(file)
 
     def write_index(shards):
         before = sharded_files.names_in(f"{path}.shards")
