@@ -1,4 +1,5 @@
 """What fits a checkpoint and what does not: refused before anything is changed, or kept to the bit."""
+import collections
 import os
 import shutil
 import tempfile
@@ -93,7 +94,8 @@ def test_states_within_lists_and_dicts_keep_their_types(as_object, folder):
     parameter, optimizer = build()
     fraction, count = torch.tensor([1 / 3], dtype=torch.float64), torch.tensor([2**24 + 1])
     optimizer.state[parameter] = {"flat": fraction, "list": [fraction, count], "name": "abc", "bytes": b"12",
-                                  "dict": {"a": fraction, "deeper": (count, None, 2)}}
+                                  "dict": {"a": fraction, "deeper": (count, None, 2)},
+                                  "hits": collections.Counter(a=3, b=1)}
     model = torch.nn.ParameterDict({"p": parameter})
     given = {"shampoo": optimizer} if as_object else {"optimizer": optimizer}
     hvd.checkpoint.save(f"{folder}/a.h5", model, **given)
@@ -105,6 +107,7 @@ def test_states_within_lists_and_dicts_keep_their_types(as_object, folder):
                      (fraction, state["dict"]["a"]), (count, state["dict"]["deeper"][0])):
         assert was.dtype == now.dtype and torch.equal(was, now)
     assert state["dict"]["deeper"][1:] == (None, 2) and state["name"] == "abc" and state["bytes"] == b"12"
+    assert state["hits"] == collections.Counter(a=3, b=1)
 
 
 def test_a_parameter_beside_the_model_shares_no_name_with_one_of_it(folder):

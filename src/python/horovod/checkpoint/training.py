@@ -137,7 +137,10 @@ def _as_saved(saved, loaded, device):
         return saved.to(device)
     if isinstance(saved, dict):
         there = loaded if isinstance(loaded, dict) else {}
-        return type(saved)((key, _as_saved(value, there.get(key), device)) for key, value in saved.items())
+        made = type(saved)()
+        for key, value in saved.items():  # one by one: a Counter would count the pairs that it is made of
+            made[key] = _as_saved(value, there.get(key), device)
+        return made
     if type(saved) in (list, tuple):
         there = loaded if isinstance(loaded, (list, tuple)) and len(loaded) == len(saved) else [None] * len(saved)
         return type(saved)(_as_saved(value, now, device) for value, now in zip(saved, there))
