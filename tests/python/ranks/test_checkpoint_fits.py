@@ -218,6 +218,38 @@ def test_a_model_with_dropout_goes_on_in_the_middle_of_an_epoch(workers, stop, f
     assert parts == whole
 
 
+def test_a_second_sampler_that_begins_later_repeats_no_random_numbers(folder, size):
+    path, data = f"{folder}/a.h5", torch.arange(8 * size)
+
+    def train(until):
+        torch.manual_seed(7)
+        samplers = [hvd.checkpoint.Sampler(data) for _ in range(2)]
+        first, second = (torch.utils.data.DataLoader(data, batch_size=1, sampler=sampler, generator=own)
+                         for sampler, own in zip(samplers, (None, torch.Generator())))
+        numbers, others, step = {}, iter(second), 0
+        if os.path.exists(path):
+            step = hvd.checkpoint.restore(path, one=samplers[0], two=samplers[1])["step"]
+        for batch in first:
+            step += 1
+            numbers[step] = batch.item(), torch.rand(1).item()
+            samplers[0].advance(1)
+            if step % 2 == 0:
+                numbers[step] += (next(others).item(),)
+                samplers[1].advance(1)
+            if step == until:
+                hvd.checkpoint.save(path, step=step, one=samplers[0], two=samplers[1])
+                return numbers
+        return numbers
+
+    whole = train(None)
+    assert len(whole) == 8
+    hvd.barrier()
+    parts = train(4)
+    hvd.barrier()
+    parts.update(train(None))
+    assert parts == whole
+
+
 def test_a_folder_with_files_of_others_has_no_checkpoint_yet(folder, rank):
     if rank == 0:
         with open(f"{folder}/data.h5", "wb") as file:

@@ -117,9 +117,10 @@ def _restore(opened, model, optimizer, strict, random_numbers, objects):
     _load_optimizers(root, model, optimizer, objects)
     if own is not None:
         training.set_random_state(own.value())
+        state = [torch.get_rng_state()]
         for each in objects.values():
             if isinstance(each, Sampler):
-                each.keep_random_state()
+                each.keep_random_state(state)
     return _rest_of(root, objects)
 
 

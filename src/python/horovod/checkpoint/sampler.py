@@ -18,51 +18,54 @@ class Sampler(torch.utils.data.Sampler):
 
     Each rank calls advance() with the number of its own samples of a step, which must be equal on all ranks. After a
     restore the rest of the epoch is divided among the ranks of the new job: no sample is repeated or left out. The
-    order of the samples depends only on seed and epoch. The last samples of an epoch are repeated so that all ranks get
-    equally many.
+    order of the samples depends only on seed and epoch. At the end of an epoch its first samples are repeated so that
+    all ranks get equally many.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
         self.epoch = 0
         self.position = 0  # how many samples of this epoch the job has used, over all ranks
         self._count, self._shuffle, self._seed = len(dataset), shuffle, seed
-        self._random_state = None  # torch's generator as it was when the restored checkpoint was saved
+        # torch's generator as it was when the restored checkpoint was saved: a list that all samplers share which were
+        # restored together, empty when one of them has begun
+        self._random_state = []
 
     def set_epoch(self, epoch):
         """Begins an epoch. The epoch of a restored checkpoint goes on at its saved position."""
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
-            self._random_state = None
+            self._random_state = []
 
     def advance(self, samples):
         """Call this when this rank has trained on `samples` more samples."""
         self.position = min(self._count, self.position + samples * size())
 
-    def keep_random_state(self):
-        """restore() calls this when it has set the random numbers of this rank."""
-        self._random_state = torch.get_rng_state() if self.position > 0 else None
+    def keep_random_state(self, shared):
+        """restore() calls this when it has set the random numbers of this rank. `shared`: the state of torch's
+        generator in a list, the same list for all samplers."""
+        self._random_state = shared if self.position > 0 else []
 
-    def _rest(self):
+    def _order(self):
         if not self._shuffle:
-            return list(range(self.position, self._count))
+            return list(range(self._count))
         generator = torch.Generator()
         generator.manual_seed(self._seed + self.epoch)
-        return torch.randperm(self._count, generator=generator).tolist()[self.position:]
+        return torch.randperm(self._count, generator=generator).tolist()
 
     def __len__(self):
         return -(-(self._count - self.position) // size())
 
     def __iter__(self):
         # A DataLoader draws a number whenever it begins, before it asks for the first sample. A training that was not
-        # interrupted drew none here, in the middle of an epoch.
-        state, self._random_state = self._random_state, None
-        if state is not None:
-            torch.set_rng_state(state)
-        rest = self._rest()
-        missing = len(self) * size() - len(rest)
-        while rest and missing > 0:
-            rest += rest[:missing]
-            missing = len(self) * size() - len(rest)
+        # interrupted drew none here, in the middle of an epoch. A sampler that begins after another one leaves the
+        # generator alone, because the training may have drawn from it since.
+        shared, self._random_state = self._random_state, []
+        if shared:
+            torch.set_rng_state(shared.pop())
+        order = self._order()
+        rest = order[self.position:]
+        # The repeated samples do not depend on the position, so that an epoch that was interrupted has the same ones.
+        rest += [order[i % self._count] for i in range(len(self) * size() - len(rest))]
         yield from rest[rank()::size()]
 
     def state_dict(self):
