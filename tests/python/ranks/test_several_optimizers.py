@@ -98,6 +98,21 @@ def test_a_shared_parameter_of_which_only_one_rank_has_a_gradient(hvd, rank, siz
     assert torch.equal(shared.detach(), full(-4)) and torch.equal(own.detach(), full(-2))
 
 
+@pytest.mark.parametrize("rare_first", [False, True])
+def test_one_optimizer_steps_twice_before_the_other_steps(hvd, rank, size, rare_first):
+    """Nobody removes the gradients meanwhile, so the second backward pass adds to those of the first."""
+    shared = parameter_of()
+    first, second = sgd(hvd, "first", shared), sgd(hvd, "second", shared)
+    rare, often = (first, second) if rare_first else (second, first)
+    for _ in range(2):
+        for _ in range(2):
+            (shared * (rank + 1)).sum().backward()
+            often.step()
+        rare.step()
+        rare.zero_grad()
+    assert torch.equal(shared.detach(), full(-2 * 5 * (size + 1) / 2))
+
+
 @pytest.mark.parametrize("with_group_first", [False, True])
 def test_a_group_does_not_wait_for_what_another_optimizer_reduces(hvd, rank, size, with_group_first):
     shared, own = parameter_of(), parameter_of()

@@ -88,7 +88,7 @@ class Gradient:
         # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
         # average it again.
         was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
-        if self.left < self.settings.passes and (seen is not tensor or was_changed):
+        if self.left < self.settings.passes and (seen is not tensor or was_changed or self._was_stepped_by(tensor)):
             self.discard()
         elif self.left <= 0:
             raise AssertionError(
@@ -96,6 +96,11 @@ class Gradient:
                 f"(={self.settings.passes}) times before a call to step(). Increase backward_passes_per_step to "
                 "accumulate gradients locally.")
         self.seen = weakref.ref(tensor)
+
+    def _was_stepped_by(self, tensor):
+        """True if another optimizer has made a step by the tensor before this backward pass added to it."""
+        return any(other.result is not None and other.result() is tensor
+                   and version_of(tensor) == other.result_version + 1 for other in self.sharers if other is not self)
 
     # ---- starting -----------------------------------------------------------------------------------------------
 
