@@ -149,9 +149,9 @@ def test_changed_through_an_alias(hvd, rank):
 
 @pytest.mark.parametrize("found, value", [("taken away", None), ("replaced", torch.ones(3))])
 def test_replaced(hvd, rank, found, value):
-    parameters = parameters_of(0)
+    parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters)
-    parameters[0].sum().backward()
+    (parameters[0] + parameters[1]).sum().backward()
     parameters[0].grad = value
     with pytest.raises(RuntimeError, match=f"gradient of '0.*' was {found} between backward.. and step"):
         optimizer.step()
@@ -288,6 +288,21 @@ def test_a_batch_that_is_dropped_in_place(hvd, rank, size, empty, options):
     optimizer.step()
     for parameter in parameters:
         assert torch.equal(parameter.detach(), torch.full((3,), -(size + 1) / 2))
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=1)], ids=["plain", "one group"])
+def test_a_rank_without_gradients_after_a_batch_that_all_have_dropped(hvd, rank, size, options):
+    parameters = parameters_of(0, 0)
+    optimizer = sgd(hvd, parameters, **options)
+    module = torch.nn.ParameterList(parameters)
+    for root in (0, size - 1, None):
+        sum((parameter * 100).sum() for parameter in parameters).backward()
+        module.zero_grad()
+        if rank == root:
+            sum((parameter * size).sum() for parameter in parameters).backward()
+        optimizer.step()
+    for parameter in parameters:
+        assert torch.equal(parameter.detach(), torch.full((3,), -2.0))
 
 
 @pytest.mark.parametrize("options", [{}, dict(groups=1)], ids=["plain", "one group"])

@@ -177,7 +177,7 @@ def test_a_parameter_that_was_removed_while_its_gradient_was_in_flight(hvd, rank
     assert torch.equal(parameters[0].detach(), torch.full((3,), -1.5 * (size + 1)))
 
 
-@pytest.mark.parametrize("drop", ["model.zero_grad", "zeros", "after synchronize"])
+@pytest.mark.parametrize("drop", ["model.zero_grad", "model.zero_grad and step", "zeros", "after synchronize"])
 def test_a_batch_that_only_some_ranks_dropped_is_an_error_on_all(hvd, rank, size, drop):
     parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters)
@@ -191,7 +191,8 @@ def test_a_batch_that_only_some_ranks_dropped_is_an_error_on_all(hvd, rank, size
                     optimizer.synchronize()
                 for parameter in parameters:
                     parameter.grad = torch.zeros_like(parameter) if drop == "zeros" else None
-                continue
+                if drop != "model.zero_grad and step":
+                    continue
             optimizer.step()
 
     steps(2)

@@ -190,6 +190,11 @@ class Gradients:
                                   if gradient.tensor is not None or gradient.is_done):
             self.drop()
 
+    def _was_all_removed(self):
+        """True if the program has set all gradients of this round to None. For shared parameters is_there() tells."""
+        return self.submitted > 0 and all(gradient.parameter.grad is None and len(gradient.sharers) == 1
+                                          for gradient in self._all if gradient.tensor is not None or gradient.is_done)
+
     def drop(self):
         """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
         other gradients in flight. Therefore the ranks tell each other what they have, and complete it."""
@@ -198,6 +203,8 @@ class Gradients:
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
         self.follow(param_groups)
+        if not self.is_closed and self._was_all_removed():
+            self.drop()  # this rank has computed nothing since, but others may have
         self._complete()
         self.is_synchronized = True
 
