@@ -113,6 +113,20 @@ def test_one_optimizer_steps_twice_before_the_other_steps(hvd, rank, size, rare_
     assert torch.equal(shared.detach(), full(-2 * 5 * (size + 1) / 2))
 
 
+def test_a_batch_that_was_dropped_had_gradients_that_do_not_come_again(hvd, rank, size):
+    shared, other = parameter_of(), parameter_of()
+    one, both = sgd(hvd, "one", shared), sgd(hvd, "both", shared, other)
+    for _ in range(2):
+        (shared + other).sum().backward()
+        shared.grad = other.grad = None
+        (shared * (rank + 1)).sum().backward()
+        one.step()
+        both.step()
+        one.zero_grad()
+        both.zero_grad()
+    assert torch.equal(shared.detach(), full(-2 * (size + 1))) and torch.equal(other.detach(), full(0))
+
+
 @pytest.mark.parametrize("with_group_first", [False, True])
 def test_a_group_does_not_wait_for_what_another_optimizer_reduces(hvd, rank, size, with_group_first):
     shared, own = parameter_of(), parameter_of()

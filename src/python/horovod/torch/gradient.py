@@ -17,7 +17,7 @@ _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: N
 
 class Gradient:
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
-                 "handle", "gathering", "store", "is_done", "seen", "used_version", "kept_back", "result",
+                 "handle", "gathering", "store", "is_done", "seen", "given", "used_version", "kept_back", "result",
                  "result_version", "sharers", "__weakref__")
 
     def __init__(self, parameter, name, of_all):
@@ -33,6 +33,7 @@ class Gradient:
         self.store = None  # copies the result into the tensor if that was not reduced in place
         self.is_done = False  # the result arrived before the end of the round
         self.seen = None  # weak: the tensor that the last backward pass added to, or that was used early
+        self.given = None  # weak: the tensor that another optimizer has submitted
         self.used_version = 0  # the version counter of `seen` at that time
         self.kept_back = 0  # backward passes that are summed on this rank and not yet submitted
         self.result = None  # weak: the tensor with the last round's result; under Sum, and for shared parameters
@@ -123,6 +124,7 @@ class Gradient:
         if type(tensor) is InFlight or is_shared and self._is_reduced_by_another(tensor):
             self.is_done = True
             self.seen = None
+            self.given = weakref.ref(tensor)
             if self.group is not None:
                 self.group.pass_over()
             return
@@ -319,7 +321,8 @@ class Gradient:
             return True
         if self.tensor is not None:
             return found is not self.tensor
-        return self.seen is not None and found is not self.seen()  # None: another optimizer has submitted it
+        seen = self.seen or self.given
+        return seen is not None and found is not seen()
 
     def discard(self):
         """Called when the program does not want the gradient of this round. The count of passes begins anew."""
