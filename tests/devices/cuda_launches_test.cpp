@@ -165,7 +165,7 @@ TEST(CudaLaunchesDeathTest, too_little_room_for_a_long_list_ends_the_program) {
   std::vector<Move> moves(169, {address(16), address(32), 1});
   MoveList list;
   EXPECT_DEATH((void)launch_moves(moves, {DataType::f32, DataType::f32, 1.0}, {1}, {}, nullptr, list),
-               "a list of 169 tensors needs 4072 bytes of descriptors");
+               "a list of 169 tensors needs 4076 bytes of descriptors");
 }
 
 }  // namespace

@@ -91,6 +91,29 @@ class Tiles {
   std::uint64_t tiles_ = 0;
 };
 
+// Finds the last entry that begins at or before each block. There is room for one block more. It has no branches that
+// a processor could guess wrong, for that took most of the time.
+template <typename List>
+void find_first_of_blocks(const EntryOf<List>* entries, const List& list, std::uint32_t blocks,
+                          std::uint32_t* first_of_block) {
+  std::fill_n(first_of_block, blocks + 1, 0);
+  // The first block that begins at or after a tile is tile * blocks / tiles, rounded up. A later entry at the same
+  // block takes the place of an earlier one. The product has less than 53 bits, so the division does not round up to
+  // the next number.
+  const double tiles = list.tiles;
+  for (std::uint32_t index = 1; index < list.count; ++index) {
+    const std::uint64_t product = std::uint64_t{entries[index].first_tile} * blocks;
+    const auto whole = static_cast<std::uint32_t>(static_cast<double>(static_cast<std::int64_t>(product)) / tiles);
+    const std::uint32_t more = std::uint64_t{whole} * list.tiles < product ? 1 : 0;
+    first_of_block[whole + more] = index;
+  }
+  std::uint32_t last = 0;
+  for (std::uint32_t block = 0; block < blocks; ++block) {
+    last = std::max(last, first_of_block[block]);
+    first_of_block[block] = last;
+  }
+}
+
 // Ends a list of tiles: chooses the blocks and, in descriptors, writes the entry with which each of them begins.
 template <typename List>
 Result<Launch> launch_tiles(Kernel kernel, const EntryOf<List>* entries, std::size_t count, const Tiles& tiles,
@@ -106,21 +129,7 @@ Result<Launch> launch_tiles(Kernel kernel, const EntryOf<List>* entries, std::si
   const std::size_t before = count * sizeof(*entries);
   auto* first_of_block = reinterpret_cast<std::uint32_t*>(descriptors.host + before);
   list.first_of_block = reinterpret_cast<const std::uint32_t*>(descriptors.device + before);
-  if (launch.blocks > 0) {
-    // The same as share_begin(), without its division.
-    const std::uint32_t whole = list.tiles / launch.blocks, part = list.tiles % launch.blocks;
-    std::uint32_t tile = 0, rest = 0, index = 0;
-    for (std::uint32_t block = 0; block < launch.blocks; ++block) {
-      while (index + 1 < count && entries[index + 1].first_tile <= tile) ++index;
-      first_of_block[block] = index;
-      tile += whole;
-      rest += part;
-      if (rest >= launch.blocks) {
-        rest -= launch.blocks;
-        ++tile;
-      }
-    }
-  }
+  if (launch.blocks > 0) find_first_of_blocks(entries, list, launch.blocks, first_of_block);
   launch.descriptor_bytes = before + launch.blocks * sizeof(std::uint32_t);
   return launch;
 }
@@ -167,13 +176,13 @@ std::uint32_t blocks_of_pair(std::int64_t count, DataType dtype) {
 
 std::size_t descriptors_of_moves(std::size_t moves, const Chip& chip) noexcept {
   if (moves <= own_entries<MoveList>) return 0;
-  return moves * sizeof(MoveEntry) + most_blocks(chip) * sizeof(std::uint32_t);
+  return moves * sizeof(MoveEntry) + (most_blocks(chip) + 1) * sizeof(std::uint32_t);
 }
 
 std::size_t descriptors_of_pairs(std::size_t pairs, const Chip& chip) noexcept {
   if (pairs <= own_entries<CombinationList>) return 0;
   static_assert(sizeof(SumsEntry) == sizeof(CombinationEntry) && own_entries<CombinationList> <= own_entries<SumsList>);
-  return pairs * sizeof(CombinationEntry) + most_blocks(chip) * sizeof(std::uint32_t);
+  return pairs * sizeof(CombinationEntry) + (most_blocks(chip) + 1) * sizeof(std::uint32_t);
 }
 
 Result<Launch> launch_moves(std::span<const Move> moves, const Treatment& treatment, const Chip& chip,

@@ -32,7 +32,8 @@ struct Launch {
   std::size_t descriptor_bytes = 0;
 };
 
-// A word in mapped memory, at its address on the device, that is not 0 after an abort. Then floating results become NaN.
+// A word in mapped memory, at its address on the device, that is not 0 after an abort. Then floating results become
+// NaN. Null if there is no such word.
 using AbortWord = const std::uint32_t*;
 
 // Returns the bytes of descriptors with which a list of so many entries can be launched; 0 if it fits into the

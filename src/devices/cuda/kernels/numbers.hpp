@@ -1,6 +1,6 @@
 #pragma once
-// The types of elements and their conversion. All results are those of devices/host: halves are rounded once, to nearest
-// even; integers are scaled in double, truncated toward zero, and saturate; the bits of a NaN are any.
+// The types of elements and their conversion. All results are those of devices/host: halves are rounded once, to
+// nearest even; integers are scaled in double, truncated toward zero, and saturate; the bits of a NaN are any.
 #include <cstdint>
 
 #include "devices/cuda/kernels/memory.hpp"
@@ -114,8 +114,8 @@ struct WideOf<double, double> {
   using Type = double;
 };
 
-// A treatment of elements: Source, Target, how many loads a thread may have under way before its registers are full, and
-// apply() with the factor of the list.
+// A treatment of elements: Source, Target, how many loads a thread may have under way before its registers are full,
+// and apply() with the factor of the list.
 template <typename From, typename To>
 struct Convert {
   using Source = From;

@@ -1,7 +1,7 @@
 #pragma once
 // What a kernel is written in. The same source is compiled by nvcc and clang, for the device alone, and by the host's
-// compiler for tests. So a kernel is a plain function of its parameters and of its place. It uses no shared memory, no shuffles
-// and no atomics. Where it needs a barrier it consists of two functions.
+// compiler for tests. So a kernel is a plain function of its parameters and of its place. It uses no shared memory, no
+// shuffles and no atomics. Where it needs a barrier it consists of two functions.
 #include <cstdint>
 
 #if defined(__CUDA_ARCH__)
