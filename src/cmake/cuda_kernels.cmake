@@ -47,16 +47,34 @@ function(hvd_known_chips result)
   set(${result} ${known} PARENT_SCOPE)
 endfunction()
 
+# Sets `result` to why these compilers cannot be used, or to nothing.
+function(hvd_fault_of_nvcc result)
+  set(${result} "nvcc, ptxas and fatbinary were not all found (CUDA_HOME names their folder)" PARENT_SCOPE)
+  if(HVD_NVCC AND HVD_PTXAS AND HVD_FATBINARY)
+    execute_process(COMMAND ${HVD_NVCC} --version OUTPUT_VARIABLE about ERROR_VARIABLE about)
+    set(${result} "" PARENT_SCOPE)
+    if(NOT about MATCHES "release ([0-9]+)" OR CMAKE_MATCH_1 LESS 12)
+      set(${result} "${HVD_NVCC} is not of CUDA 12 or later, which C++20 needs" PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
 set(all_ptx "")
 set(chips "")
-if(HVD_NVCC AND HVD_PTXAS AND HVD_FATBINARY AND wanted)
+set(fault "they are switched off")
+if(wanted)
+  hvd_fault_of_nvcc(fault)
+endif()
+if(NOT fault)
   enable_language(ASM)
   file(GLOB sources CONFIGURE_DEPENDS ${kernels}/*.hpp ${kernels}/*.cu)
   set(words -std=c++20 -I ${CMAKE_CURRENT_SOURCE_DIR})
-  # A multiplication and an addition are never fused: results have the bits of devices/host.
+  # A multiplication and an addition are never fused: results have the bits of devices/host. The host's compiler only
+  # runs its preprocessor, so any version will do.
   add_custom_command(OUTPUT ${image}/kernels_75.ptx DEPENDS ${sources}
                      COMMAND ${CMAKE_COMMAND} -E make_directory ${image}
-                     COMMAND ${HVD_NVCC} ${words} -O3 -fmad=false -ccbin ${CMAKE_CXX_COMPILER} -ptx -arch=compute_75
+                     COMMAND ${HVD_NVCC} ${words} -O3 -fmad=false -ccbin ${CMAKE_CXX_COMPILER}
+                             -allow-unsupported-compiler -ptx -arch=compute_75
                              -o ${image}/kernels_75.ptx ${kernels}/kernels.cu
                      COMMENT "Compiling the kernels for GPUs" VERBATIM)
   set(all_ptx ${image}/kernels_75.ptx)
@@ -96,10 +114,9 @@ if(HVD_NVCC AND HVD_PTXAS AND HVD_FATBINARY AND wanted)
   target_compile_definitions(hvd_cuda_image PRIVATE HVD_CUDA_FATBIN="${image}/kernels.fatbin" HVD_CUDA_PTX="${ptx}")
 else()
   if(HVD_CUDA_KERNELS STREQUAL "ON")
-    message(FATAL_ERROR "HVD_CUDA_KERNELS=ON: expected nvcc, ptxas and fatbinary, found not all of them; CUDA_HOME "
-                        "names their folder")
+    message(FATAL_ERROR "HVD_CUDA_KERNELS=ON: ${fault}")
   elseif(wanted)
-    message(NOTICE "-- nvcc was not found (CUDA_HOME): no kernels for GPUs are built")
+    message(NOTICE "-- no kernels for GPUs are built: ${fault}")
   endif()
   add_library(hvd_cuda_image STATIC ${kernels}/image.cpp)
 endif()
