@@ -172,14 +172,27 @@ def test_gradients_that_are_views_of_one_buffer_share_a_counter(hvd, rank, size)
     assert torch.equal(parameters[0].detach(), torch.full((3,), -(size - 1.0)))
 
 
-def test_used_before_its_group_is_there(hvd, rank):
+def test_used_in_the_backward_pass_before_its_group_is_there(hvd, rank):
     parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters, groups=1)
-    parameters[0].sum().backward()
+    parameters[0].register_post_accumulate_grad_hook(lambda parameter: parameter.grad.sum())
     with pytest.raises(RuntimeError, match="gradient of '0.*' is used before the other gradients of its group"):
-        parameters[0].grad.sum()
+        parameters[0].sum().backward()
     optimizer.synchronize()
     assert parameters[0].grad.sum().item() == 3 and parameters[1].grad is None
+
+
+def test_clipped_when_others_of_the_group_are_frozen_or_unused(hvd, rank, size):
+    parameters = parameters_of(0, 0, 0)
+    optimizer = sgd(hvd, parameters, groups=1)
+    parameters[1].requires_grad_(False)
+    for _ in range(2):
+        (parameters[0] * (rank + 1)).sum().backward()
+        torch.nn.utils.clip_grad_value_(parameters, 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert torch.equal(parameters[0].detach(), torch.full((3,), -1.0))
+    assert parameters[1].grad is None and parameters[2].grad is None
 
 
 def test_a_norm_over_what_this_rank_has_alone(hvd, rank, size, monkeypatch):

@@ -246,9 +246,7 @@ class Gradient:
     def settle(self):
         """Waits for the result, because code uses the gradient before the round has ended."""
         if self.group is not None and not self.group.is_started:
-            raise RuntimeError(
-                f"The gradient of {self.name!r} is used before the other gradients of its group (groups=) are "
-                "there, with which it is reduced. Call optimizer.synchronize() first.")
+            self.of_all.complete_group(self)
         tensor, handle = self.tensor, self._handle()
         self.of_all.wait_for_others(self)
         failure = None

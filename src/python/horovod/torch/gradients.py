@@ -249,6 +249,18 @@ class Gradients:
                 break
             time.sleep(0.0002)
 
+    def complete_group(self, gradient):
+        """Runs before code uses a gradient whose group waits for others. After the backward pass these do not come on
+        this rank: it lacks them, or they are frozen."""
+        if not _is_in_backward():
+            with self.landing:
+                self.was_used = True
+                self.close()
+        if not gradient.group.is_started:
+            raise RuntimeError(
+                f"The gradient of {gradient.name!r} is used before the other gradients of its group (groups=) are "
+                "there, with which it is reduced. Call optimizer.synchronize() first.")
+
     def _warn_of_the_wait(self, gradient):
         if self._has_waited_in_vain:
             return
