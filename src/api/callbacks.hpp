@@ -29,6 +29,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_get_world", InCallback::allowed},
     {"hvd_mpi_built", InCallback::allowed},
     {"hvd_mpi_thread_level", InCallback::allowed},
+    {"hvd_local_device", InCallback::allowed},
     {"hvd_is_running", InCallback::allowed},
     {"hvd_add_process_set", InCallback::refused},
     {"hvd_remove_process_set", InCallback::refused},

@@ -142,6 +142,9 @@ HVD_API int hvd_mpi_built(void);
 /* Returns the thread level of the MPI that connects the ranks (MPI_THREAD_SINGLE is 0, MPI_THREAD_MULTIPLE is 3).
  * Returns -1 if the ranks have no common MPI or do not use MPI. */
 HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);
+/* Returns the number of the GPU that this rank is meant to use, as CUDA counts the GPUs that this process sees. Returns
+ * -1 if it sees none. */
+HVD_API int hvd_local_device(hvd_runtime* runtime);
 /* False once the runtime has been shut down by another rank or a peer was lost. */
 HVD_API int hvd_is_running(hvd_runtime* runtime);
 

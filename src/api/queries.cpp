@@ -59,6 +59,10 @@ int hvd_mpi_thread_level(hvd_runtime* runtime) {
   return usable(runtime) ? runtime->runtime->mpi_thread_level() : -1;
 }
 
+int hvd_local_device(hvd_runtime* runtime) {
+  return usable(runtime) ? runtime->runtime->local_device() : -1;
+}
+
 int hvd_is_running(hvd_runtime* runtime) {
   return usable(runtime) && runtime->runtime->ended() == nullptr;
 }

@@ -41,6 +41,7 @@ constexpr Rule name{"name", Rule::Form::text};
 constexpr Rule path{"path", Rule::Form::text};
 constexpr Rule log_level{"trace | debug | info | warning | error | fatal", Rule::Form::choice};
 constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
+constexpr Rule gpu_sharing{"if_needed | always | never", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
 
@@ -116,6 +117,8 @@ constexpr Row rows[] = {
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
     {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
+    {"HOROVOD_GPU_SHARING", gpu_sharing, "if_needed", "whether ranks of a node may share a GPU; if_needed: where there are more ranks than GPUs, with a warning"},
+    {"HOROVOD_BIND", flag, "1", "on machines with GPUs, ranks that their launcher has not bound bind themselves to processors near to their GPU"},
     {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
@@ -126,6 +129,7 @@ constexpr Row rows[] = {
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
     {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
+    {"HOROVOD_GPU_ROOT", path, "", "folder in which proc/driver/nvidia and dev are looked for, for tests; default: those of the system"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation is, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},

@@ -42,6 +42,7 @@ Runtime::Runtime(Parts parts)
       mpi_(std::move(parts.mpi)),
       devices_(std::make_shared<devices::Devices>(parts.devices)),
       observers_(std::move(parts.observers)),
+      local_device_(parts.placement ? parts.placement->gpu : -1),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
                &operations_, parts.most_handles) {
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),

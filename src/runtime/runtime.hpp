@@ -27,6 +27,7 @@
 #include "runtime/synchronised.hpp"
 #include "runtime/teams.hpp"
 #include "topology/layout.hpp"
+#include "topology/placement.hpp"
 #include "transport/registry.hpp"
 
 namespace hvd::runtime {
@@ -41,7 +42,8 @@ class Runtime {
  public:
   struct Parts {
     World world;
-    std::optional<topology::Layout> layout;  // of the world, if the caller has it already
+    std::optional<topology::Layout> layout;            // of the world, if the caller has it already
+    std::optional<topology::RankPlacement> placement;  // of this rank, if its node has GPUs
     Config config;
     std::shared_ptr<connections::NodePeers> peers;          // null for a single rank, and for ranks that are threads
     std::optional<connections::NetListener> net;            // this rank's endpoints; empty if the job has one node
@@ -65,6 +67,8 @@ class Runtime {
   const World& world() const { return world_; }
   const Position& position() const { return position_; }
   const Config& config() const { return config_; }
+  // Returns the number by which this rank's program knows its GPU; -1 without a GPU.
+  int local_device() const { return local_device_; }
   // Returns MPI's number for the thread level; -1 if the ranks have no common MPI.
   int mpi_thread_level() const;
   // Null while the runtime runs; afterwards the reason why it ended.
@@ -161,6 +165,7 @@ class Runtime {
   const std::shared_ptr<devices::Devices> devices_;
   std::vector<Observer*> observers_;
   Position position_;
+  const int local_device_;
   bool spin_ = false;
   OperationTable operations_;
   Handles handles_;

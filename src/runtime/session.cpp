@@ -16,6 +16,7 @@
 #include "connections/node_peers.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/settings_files.hpp"
+#include "runtime/placement.hpp"
 #include "runtime/start_report.hpp"
 #include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
@@ -168,6 +169,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   if (net_listener) me.endpoints = net_listener->endpoints();
   me.forked_at_s = wall_seconds() - posix::age_of_this_process();
   me.called_init_at_s = meeting.called_at_s;
+  me.devices = introduce_devices(environment);
   me.knobs = config.equal_knobs() + knob_of(sets);
   auto world = bootstrap::meet(*meeting.bootstrap, identity, meeting.epoch, me, deadline);
   if (!world) {
@@ -185,6 +187,11 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   parts.sets = std::move(*listed);
   parts.config = std::move(config);
   parts.world = std::move(*world);
+  parts.layout = topology::layout_of(parts.world);
+  // Threads that MPI and the devices start later are then bound, too.
+  auto place = take_place(parts.world, *parts.layout, environment);
+  if (!place) return place.error();
+  parts.placement = std::move(*place);
   if (connections::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {
     auto mpi = connections::MpiPeers::meet({&parts.world, &parts.config, &environment, meeting.communicator},
                                            *meeting.bootstrap, deadline);
@@ -192,7 +199,6 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
     parts.mpi = std::move(*mpi);
     times.mpi_took = wall_seconds() - times.met_at;
   }
-  parts.layout = topology::layout_of(parts.world);
   if (parts.layout->node.size() > 1) {
     auto peers = connections::NodePeers::meet(parts.world, parts.layout->node, std::move(*listener), deadline);
     if (!peers) return peers.error();

@@ -123,6 +123,7 @@ std::map<std::string, Call> calls() {
        })},
       {"hvd_mpi_built", with([](Stage&) { return hvd_mpi_built(); })},
       {"hvd_mpi_thread_level", with([](Stage& it) { return hvd_mpi_thread_level(it.runtime); })},
+      {"hvd_local_device", with([](Stage& it) { return hvd_local_device(it.runtime); })},
       {"hvd_is_running", with([](Stage& it) { return hvd_is_running(it.runtime); })},
       {"hvd_add_process_set", with([](Stage& it) {
          int id = 0;

@@ -333,6 +333,20 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("bootstrap   environment, forced by HOROVOD_BOOTSTRAP",
                       run("--explain", HOROVOD_BOOTSTRAP="environment").stdout)
 
+    def test_may_ask_which_gpu_each_rank_gets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for gpu in range(2):
+                entry = pathlib.Path(folder, f"proc/driver/nvidia/gpus/0000:0{gpu}:00.0")
+                entry.mkdir(parents=True)
+                (entry / "information").write_text(f"Model: \t V100\nDevice Minor: \t {gpu}\n")
+                os.makedirs(f"{folder}/dev", exist_ok=True)
+                pathlib.Path(folder, f"dev/nvidia{gpu}").touch()
+            text = run("--explain", "-np", "3", "true", HOROVOD_GPU_ROOT=folder).stdout
+            self.assertRegex(text, r"\nGPUs        rank 0: GPU 0 \(0000:00:00.0\), cpus .*\n"
+                                   r" +rank 1: GPU 1 \(0000:01:00.0\), cpus ")
+            self.assertIn("3 ranks of this node share 2 GPUs", text)
+            self.assertNotIn("GPUs", run("--explain", "-np", "2", "true", HOROVOD_GPU_ROOT="/nonexistent").stdout)
+
     def test_may_ask_what_carries_tensors_between_nodes(self):
         def lines(**environment):
             text = run("--explain", "-np", "2", "-H", "localhost:1,n2:1", "true", **environment).stdout

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 
 namespace hvd::posix {
@@ -55,6 +56,37 @@ TEST(Affinity, binds_a_thread_and_nobody_else) {
     EXPECT_EQ(*affinity(), one);
   }).join();
   EXPECT_EQ(*affinity(), *before);
+}
+
+TEST(Affinity, binds_the_threads_of_a_process_except_those_that_it_bound_itself) {
+  const CpuMask before = *affinity_of_all_threads();
+  if (before.count() < 2) GTEST_SKIP() << "one processor";
+  const CpuMask first = CpuMask::range(before.first(), before.first());
+  const CpuMask last = CpuMask::range(before.last(), before.last());
+  std::barrier<> looked(4), bound(4);
+  CpuMask of_other, of_own, of_child;
+  auto body = [&](CpuMask& found) {
+    looked.arrive_and_wait();
+    bound.arrive_and_wait();
+    found = *affinity();
+  };
+  std::thread other([&] { body(of_other); });
+  std::thread own([&] {
+    EXPECT_TRUE(set_affinity(last));
+    body(of_own);
+  });
+  std::thread child([&] { std::thread([&] { body(of_child); }).join(); });
+  looked.arrive_and_wait();
+  EXPECT_EQ(*affinity_of_all_threads(), before);
+  EXPECT_TRUE(bind_threads(before, first));
+  EXPECT_EQ(*affinity(), first);
+  bound.arrive_and_wait();
+  for (std::thread* each : {&other, &own, &child}) each->join();
+  EXPECT_EQ(of_other, first);
+  EXPECT_EQ(of_own, last);
+  EXPECT_EQ(of_child, first);
+  EXPECT_TRUE(bind_threads(first, before));
+  EXPECT_EQ(*affinity(), before);
 }
 
 TEST(Affinity, says_what_it_could_not_bind_to) {

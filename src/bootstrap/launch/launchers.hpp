@@ -50,6 +50,9 @@ struct LauncherRow {
   Names traces{};
   // More such variables, whose names users set, too. Only inside of a rank do they come from the launcher.
   Names traces_in_ranks{};
+  // The command and flags with which it does not bind ranks to processors; null if it never binds them, or if that is
+  // not known.
+  const char* flags_to_unbind = nullptr;
   // What the user has to type so that the ranks find each other, with "{size}" for their number. If it is null,
   // guard.cpp finds it out.
   const char* remedy = nullptr;

@@ -4,6 +4,7 @@
 
 #include "topology/pinning.hpp"
 #include "topology/placement.hpp"
+#include "topology/visible_gpus.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -24,7 +25,7 @@ std::vector<Share> share_processors(int ranks, const Environment& environment, s
   if (!machine) return unbound(ranks, machine.error().message, notices);
   if (!machine->is_this_machine) return unbound(ranks, machine->source + " describes another machine", notices);
   topology::PlacementRequest request;
-  request.ranks.assign(static_cast<std::size_t>(ranks), {*allowed, {}});
+  request.ranks.assign(static_cast<std::size_t>(ranks), {*allowed, topology::visible_gpus(environment).gpus});
   auto placement = topology::place_ranks(*machine, request);
   if (!placement) return unbound(ranks, placement.error().message, notices);
 

@@ -12,7 +12,10 @@
 #include "launcher/agent/container_runtime.hpp"
 #include "launcher/options/image_file.hpp"
 #include "launcher/options/mpi_plugins.hpp"
+#include "native/posix/affinity.hpp"
 #include "native/posix/host_identity.hpp"
+#include "topology/placement_report.hpp"
+#include "topology/visible_gpus.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -156,6 +159,35 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
          (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
 }
 
+// The map of the ranks on this machine, if it has GPUs. What binds two GPUs to each other is not in it: only the driver
+// knows that.
+std::string gpus_here(const JobOptions& plan, const Environment& environment) {
+  topology::PlacementRequest request;
+  std::vector<int> ranks;
+  const topology::VisibleGpus visible = topology::visible_gpus(environment);
+  auto allowed = posix::affinity();
+  if (visible.gpus.empty() || !allowed || plan.site) return "";
+  for (const Placement& placement : plan.placements) {
+    if (!plan.hosts[placement.host_index].reach.empty()) continue;
+    ranks.push_back(placement.rank.value);
+    request.ranks.push_back({*allowed, visible.gpus});
+  }
+  if (ranks.empty()) return "";
+  std::vector<std::string> notices;
+  auto machine = topology::read_machine(environment, notices);
+  if (!machine) return row("GPUs", machine.error().message);
+  auto placement = topology::place_ranks(*machine, request);
+  if (!placement) return row("GPUs", placement.error().message);
+  std::string text;
+  for (std::size_t at = 0; at < ranks.size(); ++at) {
+    const std::string line =
+        "rank " + std::to_string(ranks[at]) + ": " + topology::describe_placement(*machine, placement->ranks[at]);
+    text += text.empty() ? row("GPUs", line) : more(line);
+  }
+  for (const std::string& notice : placement->notices) text += more(notice);
+  return visible.doubt.empty() ? text : text + more(visible.doubt);
+}
+
 // Returns the command that a rank on this host would become. Below its launcher the rank may need to see more folders.
 Result<std::string> container(const Flags& flags, const Environment& environment) {
   if (!flags.has("container")) return std::string();
@@ -189,6 +221,7 @@ Result<std::string> explain(const JobRequest& request) {
   if (!in_container) return std::move(in_container.error());
   text += *in_container + bootstrap(*config, *chosen, *plan, environment);
   text += transport(*config, *plan, environment) + algorithm(*config);
+  text += gpus_here(*plan, environment);
   for (std::string& notice : unused_flags(*chosen->target, request.flags)) warnings.push_back(std::move(notice));
   for (const std::string& warning : warnings) text += row("note", warning);
   return text;

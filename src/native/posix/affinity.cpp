@@ -5,8 +5,10 @@
 
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "base/number.hpp"
+#include "native/posix/folder.hpp"
 
 namespace hvd::posix {
 namespace {
@@ -156,15 +158,53 @@ Result<CpuMask> affinity(pid_t thread) {
   return system_error("cannot read the processor mask of thread " + std::to_string(thread), errno);
 }
 
-Status set_affinity(const CpuMask& mask) {
+Status set_affinity(const CpuMask& mask, pid_t thread) {
   const std::vector<std::uint64_t>& words = mask.words();
   auto* set = reinterpret_cast<const cpu_set_t*>(words.data());
   if (mask.empty()) return Error(ErrorCode::invalid_argument, "a thread cannot be bound to no processor at all");
-  if (::sched_setaffinity(0, words.size() * sizeof(std::uint64_t), set) == 0) return {};
+  if (::sched_setaffinity(thread, words.size() * sizeof(std::uint64_t), set) == 0) return {};
   int why = errno;
   Error error = system_error("cannot bind to processors " + mask.to_string(), why);
   errno = why;
   return error;
+}
+
+namespace {
+
+// The threads of this process with their masks. Those that end meanwhile are left out.
+std::vector<std::pair<pid_t, CpuMask>> threads_with_masks() {
+  std::vector<std::pair<pid_t, CpuMask>> threads;
+  for (const std::string& name : names_in("/proc/self/task"))
+    if (auto number = number_in<pid_t>(name))
+      if (auto mask = affinity(*number)) threads.emplace_back(*number, std::move(*mask));
+  return threads;
+}
+
+}  // namespace
+
+Result<CpuMask> affinity_of_all_threads() {
+  auto own = affinity();
+  if (own)
+    for (const auto& [thread, mask] : threads_with_masks()) *own |= mask;
+  return own;
+}
+
+Status bind_threads(const CpuMask& from, const CpuMask& to) {
+  if (from == to) return {};
+  // A thread that was started while we looked has the mask of its parent. After a pass that finds no such thread there
+  // is nobody left to start one.
+  for (bool found = true; found;) {
+    found = false;
+    for (const auto& [thread, mask] : threads_with_masks()) {
+      if (mask != from) continue;
+      if (Status bound = set_affinity(to, thread); !bound) {
+        if (errno == ESRCH) continue;
+        return bound;
+      }
+      found = true;
+    }
+  }
+  return {};
 }
 
 }  // namespace hvd::posix

@@ -50,7 +50,15 @@ class CpuMask {
 
 // Returns the processors on which a thread may run; 0 is the calling thread. Works also with more than 1024 processors.
 Result<CpuMask> affinity(pid_t thread = 0);
-// Binds the calling thread, and the threads and processes that it starts later. On failure errno tells the reason.
-Status set_affinity(const CpuMask& mask);
+// Binds a thread, and the threads and processes that it starts later; 0 is the calling thread. On failure errno tells
+// the reason.
+Status set_affinity(const CpuMask& mask, pid_t thread = 0);
+
+// Returns the processors on which any thread of this process may run. An OpenMP that binds its threads narrows the mask
+// of the main thread, too, so that one thread alone does not tell what the process was given.
+Result<CpuMask> affinity_of_all_threads();
+// Binds every thread of this process whose mask is `from`. Threads with another mask were bound by the program and stay
+// as they are. Threads that are started meanwhile are bound, too.
+Status bind_threads(const CpuMask& from, const CpuMask& to);
 
 }  // namespace hvd::posix

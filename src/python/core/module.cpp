@@ -96,6 +96,12 @@ PyObject* mpi_thread_level(PyObject*, PyObject*) {
   return place == nullptr ? nullptr : PyLong_FromLong(place->mpi_thread_level);
 }
 
+PyObject* local_device(PyObject*, PyObject*) {
+  const Session::Place* place = place_or_raise();
+  if (place == nullptr) return nullptr;
+  return place->local_device < 0 ? none() : PyLong_FromLong(place->local_device);
+}
+
 PyObject* shared_allocate(PyObject*, PyObject* argument) {
   const std::size_t bytes = PyLong_AsSize_t(argument);
   if (PyErr_Occurred() != nullptr) return nullptr;
@@ -256,6 +262,8 @@ PyMethodDef functions[] = {
     {"mpi_built", mpi_built, METH_NOARGS, "Is there a plugin for any MPI?"},
     {"mpi_thread_level", mpi_thread_level, METH_NOARGS,
      "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},
+    {"local_device", local_device, METH_NOARGS,
+     "The number of the GPU that this rank is meant to use, as CUDA counts them here; None if it sees none."},
     {"prepare", prepare, METH_VARARGS,
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> "
      "Operation"},

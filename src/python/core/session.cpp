@@ -47,6 +47,7 @@ bool Session::init(const hvd_init_options& options) {
   place.world.struct_size = sizeof place.world;
   (void)hvd_get_world(made, &place.world);  // this call cannot fail for a runtime that has just been made
   place.mpi_thread_level = hvd_mpi_thread_level(made);
+  place.local_device = hvd_local_device(made);
   place_ = place;
   runtime_ = made;
   ++generation_;

@@ -25,6 +25,7 @@ class Session {
   struct Place {
     hvd_world world{};
     int mpi_thread_level = -1;
+    int local_device = -1;
   };
   const Place* place() const { return place_ ? &*place_ : nullptr; }
   // True while shutdown() ends the runtime. The engine may still write into tensors then.

@@ -83,6 +83,12 @@ class HorovodBasics:
         """The number of processes on this node."""
         return _core.world()[3]
 
+    def local_device(self):
+        """The number of the GPU that this process is meant to use, for torch.cuda.set_device(); None if it sees no GPU.
+
+        It is local_rank() where all processes of a node see the same GPUs, and right also where each sees its own."""
+        return _core.local_device()
+
     def cross_rank(self):
         """The number of this node among the nodes that have a process with this local rank."""
         return _core.world()[4]

@@ -12,9 +12,9 @@ from horovod.torch.mpi_ops import (
     allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_, broadcast_async, broadcast_async_,
     ccl_built, cross_rank, cross_size, cuda_built, ddl_built, gloo_built, gloo_enabled, grouped_allgather,
     grouped_allgather_async, grouped_allreduce, grouped_allreduce_, grouped_allreduce_async, grouped_allreduce_async_,
-    grouped_reducescatter, grouped_reducescatter_async, init, is_initialized, join, local_rank, local_size, mpi_built,
-    mpi_enabled, mpi_threads_supported, nccl_built, poll, rank, reducescatter, reducescatter_async, rocm_built,
-    shutdown, size, sparse_allreduce_async, start_timeline, stop_timeline, synchronize)
+    grouped_reducescatter, grouped_reducescatter_async, init, is_initialized, join, local_device, local_rank,
+    local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, poll, rank, reducescatter,
+    reducescatter_async, rocm_built, shutdown, size, sparse_allreduce_async, start_timeline, stop_timeline, synchronize)
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 

@@ -15,6 +15,7 @@ local_size = _basics.local_size
 cross_size = _basics.cross_size
 rank = _basics.rank
 local_rank = _basics.local_rank
+local_device = _basics.local_device
 cross_rank = _basics.cross_rank
 mpi_threads_supported = _basics.mpi_threads_supported
 mpi_enabled = _basics.mpi_enabled

@@ -18,9 +18,9 @@ from horovod.torch._broadcast import (HorovodBroadcast, broadcast, broadcast_, b
                                       broadcast_async_)
 from horovod.torch._job import (  # noqa: F401
     Adasum, Average, Max, Min, Product, Sum, _basics, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
-    gloo_built, gloo_enabled, handle_average_backwards_compatibility, init, is_homogeneous, is_initialized, local_rank,
-    local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank, rocm_built, shutdown, size,
-    start_timeline, stop_timeline)
+    gloo_built, gloo_enabled, handle_average_backwards_compatibility, init, is_homogeneous, is_initialized,
+    local_device, local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported, nccl_built, rank, rocm_built,
+    shutdown, size, start_timeline, stop_timeline)
 from horovod.torch._reducescatter import (HorovodGroupedReducescatter, HorovodReducescatter,  # noqa: F401
                                           grouped_reducescatter, grouped_reducescatter_async, reducescatter,
                                           reducescatter_async)
