@@ -70,6 +70,8 @@ optimizers_with = collections.Counter()
 jobs = 0  # the number of jobs that this process has joined
 # Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
+# number -> an object whose prepare_to_join() is called before this rank joins; in the order in which they were made
+to_prepare_to_join = weakref.WeakValueDictionary()
 # Writes of checkpoints on other threads whose outcome nobody has been told yet. They have wait(), finish(), `what` and
 # `is_collective`.
 writing = set()
@@ -277,6 +279,8 @@ def join():
     for each in list(writing):
         if each.is_collective:  # in its operations this rank must not count as one that has joined
             each.wait()
+    for each in list(to_prepare_to_join.values()):
+        each.prepare_to_join()
     last = array.array("i", [-1])
     found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))

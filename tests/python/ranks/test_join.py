@@ -17,6 +17,21 @@ def test_optimizers_go_on_while_ranks_have_joined(hvd, rank, size):
     assert torch.equal(hvd.allreduce(parameter.detach(), op=hvd.Min), parameter.detach())
 
 
+def test_a_rank_joins_after_a_batch_that_all_have_dropped(hvd, rank, size):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)])
+    for _ in range(3):
+        for step in range(2 + rank):
+            parameter.sum().backward()
+            if step != 1:
+                optimizer.step()
+            parameter.grad = None
+        last = hvd.join()
+        hvd.broadcast_parameters([parameter], root_rank=last)
+    whole = 1 + sum((size - other) / size for other in range(1, size))
+    assert abs(parameter[0].item() + 3 * whole) < 1e-5
+
+
 def test_operations_without_a_name_match_again_after_a_join(hvd, rank, size):
     for epoch in range(3):
         for batch in range(rank * 3 + epoch):

@@ -6,6 +6,7 @@
    (gradient_presence). If a rank lacks a gradient that others have, it takes part with zeros.
 3. collect() waits for all of them. Code that uses a gradient earlier waits for this gradient (gradients_in_flight).
 """
+import itertools
 import operator
 import threading
 import time
@@ -26,6 +27,9 @@ from horovod.torch.mpi_ops import Average, Sum
 # A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
 # the others what it has, so that the other rank can take part.
 PATIENCE_SECONDS = 10.0
+
+
+_numbers = itertools.count()
 
 
 class Settings:
@@ -70,6 +74,7 @@ class Gradients:
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
         _ops.to_begin_anew.add(self)
+        _ops.to_prepare_to_join[next(_numbers)] = self
 
     # ---- which parameters ---------------------------------------------------------------------------------------
 
@@ -190,6 +195,14 @@ class Gradients:
                                   if gradient.tensor is not None or gradient.is_done):
             self.drop()
 
+    def prepare_to_join(self):
+        """Other ranks that have dropped the last batch, too, will notice it in their next backward pass."""
+        self._drop_what_was_removed()
+
+    def _drop_what_was_removed(self):
+        if not self.is_closed and self._was_all_removed():
+            self.drop()  # this rank has computed nothing since, but others may have
+
     def _was_all_removed(self):
         """True if the program has set all gradients of this round to None. For shared parameters is_there() tells."""
         return self.submitted > 0 and all(gradient.parameter.grad is None and len(gradient.sharers) == 1
@@ -203,8 +216,7 @@ class Gradients:
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
         self.follow(param_groups)
-        if not self.is_closed and self._was_all_removed():
-            self.drop()  # this rank has computed nothing since, but others may have
+        self._drop_what_was_removed()
         self._complete()
         self.is_synchronized = True
 
