@@ -32,20 +32,31 @@ std::optional<Kernel> kernel_of(const Treatment& treatment) {
       case DataType::i16: return Kernel::scale_i16;
       case DataType::i32: return Kernel::scale_i32;
       case DataType::i64: return Kernel::scale_i64;
-      default: break;
+      case DataType::f16:
+      case DataType::bf16:
+      case DataType::f32:
+      case DataType::f64: break;
     }
   }
   return floating_kernel(treatment.from, treatment.to);
 }
 
-// A NaN, repeated to eight bytes.
+// A NaN, repeated to eight bytes; zero for a type that has none.
 std::uint64_t nan_of(DataType type) {
   switch (type) {
     case DataType::f16: return 0x7E007E007E007E00;
     case DataType::bf16: return 0x7FC07FC07FC07FC0;
     case DataType::f32: return 0x7FC000007FC00000;
-    default: return 0x7FF8000000000000;
+    case DataType::f64: return 0x7FF8000000000000;
+    case DataType::boolean:
+    case DataType::u8:
+    case DataType::i8:
+    case DataType::u16:
+    case DataType::i16:
+    case DataType::i32:
+    case DataType::i64: break;
   }
+  return 0;
 }
 
 std::uint32_t most_blocks(const Chip& chip) noexcept {
