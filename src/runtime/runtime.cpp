@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/environment.hpp"
@@ -199,7 +200,11 @@ Result<bool> Runtime::should_stop(int number) {
   if (point == nullptr && number == 0) return false;
   auto set = process_set(number);
   if (!set) return set.error();
-  return point != nullptr && engine_->stop_point().heed(*point, synchronised(handles_.runtime(), set->id));
+  if (point == nullptr) return false;
+  // A rank alone has nobody to agree with, and its loop may have no operations.
+  const std::uint64_t waited_for = set->ranks.size() == 1 ? std::numeric_limits<std::uint64_t>::max()
+                                                          : synchronised(handles_.runtime(), set->id);
+  return engine_->stop_point().heed(*point, waited_for);
 }
 
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {

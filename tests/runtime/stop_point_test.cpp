@@ -62,6 +62,23 @@ TEST(StopPoint, travels_as_a_request_and_as_a_record) {
   EXPECT_EQ(std::get<StopPointRecord>(*record).reason, "SIGUSR1");
 }
 
+TEST(StopPoint, stops_a_rank_alone_whose_loop_has_no_operations) {
+  Ensemble ensemble(testing::made_up_world({1}));
+  testing::run_ranks(ensemble, [&](RankThread&) {
+    Runtime::Parts parts;
+    parts.world = ensemble.world;
+    parts.world.rank = Rank{0};
+    parts.threads = ensemble.hub;
+    auto runtime = Runtime::start(std::move(parts), Deadline::after(30s));
+    ASSERT_TRUE(runtime) << runtime.error().message;
+    (*runtime)->request_stop_point(StopCause::warned, "SIGUSR1");
+    while ((*runtime)->stop_point() == nullptr) std::this_thread::yield();
+    auto stops = (*runtime)->should_stop(0);
+    EXPECT_TRUE(stops && *stops);
+    (*runtime)->stop();
+  });
+}
+
 class StopsOn : public ::testing::TestWithParam<std::vector<int>> {};
 INSTANTIATE_TEST_SUITE_P(nodes_of, StopsOn,
                          ::testing::Values(std::vector{1}, std::vector{3}, std::vector{2, 1}, std::vector{1, 1, 1}));
