@@ -202,8 +202,8 @@ Result<bool> Runtime::should_stop(int number) {
   if (!set) return set.error();
   if (point == nullptr) return false;
   // A rank alone has nobody to agree with, and its loop may have no operations.
-  const std::uint64_t waited_for = set->ranks.size() == 1 ? std::numeric_limits<std::uint64_t>::max()
-                                                          : synchronised(handles_.runtime(), set->id);
+  const std::uint64_t waited_for =
+      set->ranks.size() == 1 ? std::numeric_limits<std::uint64_t>::max() : synchronised(handles_.runtime(), set->id);
   return engine_->stop_point().heed(*point, waited_for);
 }
 
