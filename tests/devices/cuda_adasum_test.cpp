@@ -15,7 +15,7 @@
 namespace hvd::devices::cuda {
 namespace {
 
-constexpr std::int64_t large = 700'003;  // more than the blocks of a pair take in one turn
+constexpr std::int64_t more_than_one_turn = 700'003;  // more than the blocks of a pair take in one turn
 constexpr DataType floating[] = {DataType::f16, DataType::bf16, DataType::f32, DataType::f64};
 
 // Pairs of tensors with numbers between -1 and 1.
@@ -89,7 +89,7 @@ TEST(CudaAdasum, sums_are_those_of_the_host_up_to_the_order_of_addition) {
     for (std::size_t misalignment : {0, 1}) {
       for (std::size_t many : {1, 127, 128}) {
         auto counts = many_counts(many, random);
-        counts.back() = many == 1 && !testing::is_sanitized ? large : 20'001;
+        counts.back() = many == 1 && !testing::is_sanitized ? more_than_one_turn : 20'001;
         const Pairs pairs(counts, dtype, misalignment, random);
         const auto sums = sums_of(pairs, dtype);
         for (std::size_t i = 0; i < counts.size(); ++i) {

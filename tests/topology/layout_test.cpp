@@ -11,7 +11,6 @@ namespace hvd::topology {
 namespace {
 
 using testing::made_up_world;
-using testing::Placement;
 
 World seen_by(World world, int rank) {
   world.rank = Rank{rank};
@@ -65,7 +64,7 @@ TEST(Layout, of_uneven_nodes_has_as_many_rails_as_the_smallest_node_has_ranks) {
 }
 
 TEST(Layout, of_cyclic_placement_groups_by_node_and_not_by_rank) {
-  World world = made_up_world({2, 3}, Placement::cyclic);  // ranks of the two nodes: 0 2 | 1 3 4
+  World world = made_up_world({2, 3}, testing::Placement::cyclic);  // ranks of the two nodes: 0 2 | 1 3 4
   Layout layout = layout_of(seen_by(world, 3));
   EXPECT_EQ(ranks_of(layout.node), (Ranks{1, 3, 4}));
   EXPECT_EQ(ranks_of(layout.rail), (Ranks{2, 3}));
@@ -125,7 +124,7 @@ void check_properties(World world, int viewpoints) {
 TEST(Layout, of_4608_nodes_with_6_ranks_each_holds_its_promises) {
   std::vector<int> shape(4608, 6);
   check_properties(made_up_world(shape), many);
-  check_properties(made_up_world(shape, Placement::cyclic), many);
+  check_properties(made_up_world(shape, testing::Placement::cyclic), many);
 }
 
 TEST(Layout, of_27648_ranks_on_uneven_nodes_holds_its_promises) {
@@ -133,7 +132,7 @@ TEST(Layout, of_27648_ranks_on_uneven_nodes_holds_its_promises) {
   for (int left = 27648, next = 1; left > 0; left -= shape.back(), next = next % 8 + 1)
     shape.push_back(std::min(next, left));
   check_properties(made_up_world(shape), many);
-  check_properties(made_up_world(shape, Placement::cyclic), many);
+  check_properties(made_up_world(shape, testing::Placement::cyclic), many);
 }
 
 TEST(Layout, of_27648_ranks_on_one_node_or_one_each_holds_its_promises) {
@@ -144,7 +143,7 @@ TEST(Layout, of_27648_ranks_on_one_node_or_one_each_holds_its_promises) {
 TEST(Layout, of_every_small_shape_holds_its_promises) {
   for (int a = 1; a <= 8; ++a)
     for (int b = 1; b <= 8; ++b)
-      for (Placement placement : {Placement::block, Placement::cyclic}) {
+      for (testing::Placement placement : {testing::Placement::block, testing::Placement::cyclic}) {
         check_properties(made_up_world({a, b}, placement), 100);
         check_properties(made_up_world({a, b, 3}, placement), 100);
       }
