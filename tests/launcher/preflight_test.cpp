@@ -217,7 +217,7 @@ TEST(Preflight, tells_a_node_that_cannot_be_connected_to_from_one_that_does_not_
   auto results = measure_links(*here, 1, ends, std::string(32, 's'), Deadline::after(std::chrono::seconds(10)));
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].fault, cannot_connect);
-  results = measure_links(*here, 0, ends, std::string(32, 's'), Deadline::after(std::chrono::milliseconds(20)));
+  results = measure_links(*here, 0, ends, std::string(32, 's'), Deadline::after(std::chrono::seconds(1)));
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].fault, did_not_connect);
   results = measure_links(*here, 1, ends, std::string(32, 's'), Deadline::after(std::chrono::milliseconds(0)));

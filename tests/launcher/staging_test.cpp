@@ -113,7 +113,10 @@ TEST(TarCheck, takes_a_hard_link_to_a_link_for_a_link) {
 
 TEST(TarCheck, reads_the_numbers_that_tar_reads) {
   for (auto [size, is_fine] : {std::pair{std::string("0001 0000\0\0\0", 12), false},
-                               {std::string("1\0000000000 ", 12), true},
+                               {std::string("1\0"
+                                            "000000000 ",
+                                            12),
+                                true},
                                {std::string("          1 "), true},
                                {std::string("\x80\1\0\0\0\0\0\0\0\0\0\1", 12), false},
                                {std::string("\x80\0\0\0\0\0\0\0\0\0\0\1", 12), true}}) {
