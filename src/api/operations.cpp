@@ -258,10 +258,9 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
     if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
   }
+  // The handle is written in submit(), and not here again: a callback may read it meanwhile.
   auto number = runtime->runtime->submit(starts, handle);
-  if (!number) return fail(number.error());
-  *handle = *number;
-  return HVD_OK;
+  return number ? HVD_OK : fail(number.error());
 }
 __asm__(".symver hvd_start_1_0, hvd_start@HVD_1.0");
 __asm__(".symver hvd_start_1_1, hvd_start@@HVD_1.1");
