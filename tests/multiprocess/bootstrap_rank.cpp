@@ -76,6 +76,10 @@ int run(const std::string& expected, int rounds, const std::string& hosts, bool 
   if (expected == "pmix" && !fresh && rounds > 1 && chosen->identity.size > 1 &&
       chosen->bootstrap->get(chosen->identity.rank, "hvd.meet.1", Deadline::after(std::chrono::seconds(1))))
     return fail(rounds, "the PMIx client has values of the second meeting");
+  // PMIx never finishes a request that is under way when the client ends. LeakSanitizer sees what is lost by that.
+  if (expected == "pmix" &&
+      chosen->bootstrap->get(chosen->identity.rank, "hvd.never", Deadline::after(std::chrono::seconds(0))))
+    return fail(rounds, "the PMIx client has a value that nobody has put");
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -92,6 +93,35 @@ struct Operation {
 
 using Held = std::shared_ptr<Operation>;
 
+// What PMIx has not finished yet. It is kept here and not by PMIx, which forgets what it has not finished when it ends.
+class Unfinished {
+ public:
+  // Returns what PMIx hands to the callback.
+  void* add(const Held& operation) {
+    std::lock_guard lock(mutex_);
+    operations_.emplace(operation.get(), operation);
+    return operation.get();
+  }
+  Held take(void* data) {
+    std::lock_guard lock(mutex_);
+    return std::move(operations_.extract(data).mapped());
+  }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    operations_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<void*, Held> operations_;
+};
+
+// Never destroyed: a callback may still come while the process ends.
+Unfinished& unfinished() {
+  static auto* const all = new Unfinished;
+  return *all;
+}
+
 // Some calls of PMIx block until the server answers, and for ever if the server is stopped. Such a call is made on
 // another thread. If the deadline passes, that thread is left behind and the result is nullopt.
 std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
@@ -107,18 +137,18 @@ std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix
 }
 
 void when_done(pmix_status_t status, void* data) {
-  std::unique_ptr<Held> operation(static_cast<Held*>(data));
-  (*operation)->finish(status);
+  Held operation = unfinished().take(data);
+  operation->finish(status);
 }
 
 void when_got(pmix_status_t status, pmix_value_t* value, void* data) {
-  std::unique_ptr<Held> operation(static_cast<Held*>(data));
+  Held operation = unfinished().take(data);
   if (status == PMIX_SUCCESS && (value == nullptr || value->type != PMIX_BYTE_OBJECT)) status = PMIX_ERR_TYPE_MISMATCH;
   if (status == PMIX_SUCCESS) {
     auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
-    (*operation)->value.assign(bytes, bytes + value->data.bo.size);
+    operation->value.assign(bytes, bytes + value->data.bo.size);
   }
-  (*operation)->finish(status);
+  operation->finish(status);
 }
 
 // Servers send numbers as various types.
@@ -146,12 +176,12 @@ std::optional<std::uint64_t> number_in(const pmix_value_t& value) {
 }
 
 void when_got_number(pmix_status_t status, pmix_value_t* value, void* data) {
-  std::unique_ptr<Held> operation(static_cast<Held*>(data));
+  Held operation = unfinished().take(data);
   std::optional<std::uint64_t> number;
   if (status == PMIX_SUCCESS && value != nullptr) number = number_in(*value);
   if (status == PMIX_SUCCESS && !number) status = PMIX_ERR_TYPE_MISMATCH;
-  (*operation)->number = number.value_or(0);
-  (*operation)->finish(status);
+  operation->number = number.value_or(0);
+  operation->finish(status);
 }
 
 }  // namespace
@@ -190,7 +220,8 @@ Result<std::unique_ptr<Client>> Client::open(Deadline deadline) {
 
 Client::~Client() {
   if (::getpid() != process_) return;  // a forked child shares the connection and must leave it alone
-  (void)bounded(Deadline::after(leave_time), [] { return PMIx_Finalize(nullptr, 0); });
+  const auto ended = bounded(Deadline::after(leave_time), [] { return PMIx_Finalize(nullptr, 0); });
+  if (ended == PMIX_SUCCESS && PMIx_Initialized() == 0) unfinished().clear();
 }
 
 Result<std::uint32_t> Client::read_size(Deadline deadline) {
@@ -199,10 +230,12 @@ Result<std::uint32_t> Client::read_size(Deadline deadline) {
   PMIX_LOAD_PROCID(&operation->process, job_.c_str(), PMIX_RANK_WILDCARD);
   // The value comes with PMIx_Init, but not with the second PMIx_Init of a process (4.2.2). So the server must be
   // asked, and OPTIONAL is not set.
-  auto handed = std::make_unique<Held>(operation);
-  pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed.get());
-  if (started != PMIX_SUCCESS) return failure(what, started);
-  (void)handed.release();
+  void* handed = unfinished().add(operation);
+  pmix_status_t started = PMIx_Get_nb(&operation->process, PMIX_JOB_SIZE, nullptr, 0, &when_got_number, handed);
+  if (started != PMIX_SUCCESS) {
+    unfinished().take(handed);
+    return failure(what, started);
+  }
   std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) return Error(ErrorCode::timeout, "PMIx: " + what + ": the server does not answer");
   if (*status != PMIX_SUCCESS) return failure(what, *status);
@@ -259,11 +292,11 @@ std::optional<int> Client::fence_once(Deadline deadline) {
   // Without COLLECT_DATA a fence is not even a barrier on some servers. PMIX_TIMEOUT does not limit a fence, but our
   // deadline does.
   operation->directive(PMIX_COLLECT_DATA, PMIX_BOOL).data.flag = true;
-  auto handed = std::make_unique<Held>(operation);
-  pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed.get());
-  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;  // PMIx does not call the callback after such a failure
+  void* handed = unfinished().add(operation);
+  pmix_status_t started = PMIx_Fence_nb(&operation->process, 1, operation->info, 1, &when_done, handed);
+  if (started != PMIX_SUCCESS) unfinished().take(handed);  // PMIx calls the callback after a success alone
+  if (started == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
   if (started != PMIX_SUCCESS) return started;
-  (void)handed.release();  // from now on the callback owns the operation
   return operation->wait(deadline);
 }
 
@@ -278,11 +311,13 @@ Result<Buffer> Client::get(std::uint32_t rank, std::string_view key, Deadline de
   // Lets the server forget the request after this time, if it can do so. Our own deadline decides.
   operation->directive(PMIX_TIMEOUT, PMIX_INT).data.integer =
       static_cast<int>(std::min<std::int64_t>(deadline.left().count() / 1000 + 1, std::int64_t{24} * 3600));
-  auto handed = std::make_unique<Held>(operation);
+  void* handed = unfinished().add(operation);
   pmix_status_t started =
-      PMIx_Get_nb(&operation->process, operation->key.c_str(), operation->info, 1, &when_got, handed.get());
-  if (started != PMIX_SUCCESS) return failure(what, started);
-  (void)handed.release();
+      PMIx_Get_nb(&operation->process, operation->key.c_str(), operation->info, 1, &when_got, handed);
+  if (started != PMIX_SUCCESS) {
+    unfinished().take(handed);
+    return failure(what, started);
+  }
   std::optional<pmix_status_t> status = operation->wait(deadline);
   if (!status) return Error(ErrorCode::timeout, "PMIx: " + what + " took too long");
   if (*status != PMIX_SUCCESS) return failure(what, *status);
