@@ -15,19 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "fixtures/late_device/direct_transport.hpp"
-#include "fixtures/late_device/late_device.hpp"
-#include "ranks_as_threads.hpp"
-#include "runtime/runtime.hpp"
+#include "device_rig.hpp"
 
 namespace hvd::runtime {
 namespace {
 
-using testing::Ensemble;
-using testing::LateDevice;
-using testing::RankThread;
-
-constexpr auto patience = std::chrono::seconds(20);
+using hvd::testing::made_up_world;
+using hvd::testing::take_launches;
+using namespace rigs;
 
 // How the tensors are carried, and the shape of the world.
 struct Way {
@@ -38,118 +33,10 @@ struct Way {
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 };
 
-// A rank's runtime with a device, and a stream of the program on this device.
-class DeviceRig {
- public:
-  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct, bool has_net)
-      : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
-        owner_(device->stream().value()),
-        stream{owner_.get()} {
-    Runtime::Parts parts;
-    if (has_net) parts.net = ensemble.take_listener(thread.rank());
-    parts.world = ensemble.world;
-    parts.world.rank = thread.rank();
-    parts.config = ensemble.config;
-    parts.threads = ensemble.hub;
-    parts.devices = {device};
-    if (is_direct) parts.transports = {testing::direct_transport};
-    auto started = Runtime::start(std::move(parts), Deadline::after(patience));
-    if (started) runtime = std::move(*started);
-    else ADD_FAILURE() << started.error().message;
-  }
-
-  struct Use {
-    std::string name;
-    Verb verb = Verb::allreduce;
-    std::vector<std::int64_t> shape;
-    const void* input = nullptr;
-    void* output = nullptr;
-    bool has_stream = true;
-    DeviceKind device = DeviceKind::cuda;
-    int set = 0;
-    Rank root{0};
-  };
-  Result<Handles::Number> start(const std::vector<Use>& uses) {
-    std::vector<Start> starts;
-    for (const Use& use : uses) {
-      Signature signature;
-      signature.verb = use.verb;
-      signature.shape = use.shape;
-      signature.device = use.device;
-      if (signature.row().agreed == VerbRow::Agreed::all_but_first) signature.shape[0] = 0;
-      signature.root = use.root;
-      auto operation = runtime->prepare(use.name, signature, use.set);
-      if (!operation) return operation.error();
-      Start start{*operation, use.input, use.output, use.shape.empty() ? 0 : use.shape[0]};
-      if (use.has_stream) start.stream = stream;
-      starts.push_back(start);
-    }
-    return runtime->submit(starts);
-  }
-  HandleCell& cell(Handles::Number handle) { return *runtime->find(handle); }
-  bool is_done(Handles::Number handle) { return Handles::is_done(cell(handle)); }
-  bool wait_until_done(Handles::Number handle) { return runtime->wait(cell(handle), Deadline::after(patience)); }
-  // Returns the error's text, "" if there is none. The stream is ordered.
-  std::string wait(Handles::Number handle) {
-    EXPECT_TRUE(wait_until_done(handle));
-    const Status ordered = runtime->order(cell(handle));
-    EXPECT_TRUE(ordered || cell(handle).error);
-    return cell(handle).error ? cell(handle).error->message : "";
-  }
-  std::string finish(Handles::Number handle) {
-    std::string text = wait(handle);
-    runtime->release(cell(handle));
-    return text;
-  }
-  std::string run(const Use& use) {
-    auto handle = start({use});
-    return handle ? finish(*handle) : handle.error().message;
-  }
-
-  devices::Memory upload(const std::vector<float>& values) {
-    return device->upload(stream, values.data(), values.size() * sizeof(float));
-  }
-  // Returns the values when the program's stream has reached this point.
-  std::vector<float> read(const void* address, std::size_t count) {
-    auto bytes = device->download(stream, address, count * sizeof(float));
-    std::vector<float> values(count);
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(values.data()));
-    return values;
-  }
-
-  std::shared_ptr<LateDevice> device;
-  std::shared_ptr<void> owner_;
-  Stream stream;
-  std::unique_ptr<Runtime> runtime;
-};
-
-std::vector<float> part_of(int rank, std::size_t count) {
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>((rank + 1) * static_cast<int>(i % 13));
-  return values;
-}
-std::vector<float> sum_of(int ranks, std::size_t count) {
-  std::vector<float> values(count);
-  for (int rank = 0; rank < ranks; ++rank)
-    for (std::size_t i = 0; i < count; ++i) values[i] += static_cast<float>((rank + 1) * static_cast<int>(i % 13));
-  return values;
-}
-
-void with_devices(Ensemble& ensemble, bool is_direct, const std::function<void(DeviceRig&, int rank)>& program,
-                  bool has_net = false) {
-  run_ranks(ensemble, [&](RankThread& thread) {
-    DeviceRig rig(ensemble, thread, is_direct, has_net);
-    if (rig.runtime) program(rig, thread.rank().value);
-    rig.runtime.reset();
-    devices::finish(*rig.device, rig.stream);
-    EXPECT_EQ(rig.device->allocations(), 0u) << "memory was not given back on rank " << thread.rank().value;
-  });
-}
-
 class DeviceBatches : public ::testing::TestWithParam<Way> {
  protected:
   void run(const std::function<void(DeviceRig&, int rank)>& program) {
-    Ensemble ensemble(testing::made_up_world(GetParam().shape));
+    Ensemble ensemble(made_up_world(GetParam().shape));
     ensemble.config.network_interfaces = "lo";
     with_devices(ensemble, GetParam().is_direct, program, GetParam().has_net);
   }
@@ -303,7 +190,7 @@ TEST_P(DeviceBatches, run_beside_those_of_the_host) {
 }
 
 TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_even_written) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   std::barrier all_issued(2);
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     rig.device->hold(rig.stream);
@@ -325,7 +212,7 @@ TEST(DeviceBatch, that_is_issued_is_over_for_the_host_before_its_tensors_are_eve
 
 // All gradients of a backward pass but the first are ready while the device is busy.
 TEST(DeviceBatch, takes_what_gets_ready_while_the_device_is_busy_and_begins_when_a_program_waits) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   ensemble.config.cycle_time_ms = 1e9;  // no clock helps
   std::barrier all_did(2);
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
@@ -360,7 +247,7 @@ TEST(DeviceBatch, takes_what_gets_ready_while_the_device_is_busy_and_begins_when
 }
 
 TEST(DeviceBatch, that_waits_for_company_begins_when_the_device_gets_idle) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   ensemble.config.cycle_time_ms = 1e9;
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     devices::Memory first = rig.upload(part_of(rank, 100)), second = rig.upload(part_of(rank, 100));
@@ -376,7 +263,7 @@ TEST(DeviceBatch, that_waits_for_company_begins_when_the_device_gets_idle) {
 }
 
 TEST(DeviceBatch, lets_no_stream_wait_before_the_program_waits) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   std::barrier all_overlapped(2);
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     auto producer = rig.device->stream().value();
@@ -407,7 +294,7 @@ TEST(DeviceBatch, lets_no_stream_wait_before_the_program_waits) {
 // The handle is released when it is done, or before, and nobody has waited.
 TEST(DeviceBatch, keeps_a_result_that_nobody_waited_for_until_the_device_has_written_it) {
   for (bool is_done : {true, false}) {
-    Ensemble ensemble(testing::made_up_world({2}));
+    Ensemble ensemble(made_up_world({2}));
     std::barrier all_dropped(2);
     with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
       devices::Memory data = rig.upload(part_of(rank, 100));
@@ -433,7 +320,7 @@ TEST(DeviceBatch, keeps_a_result_that_nobody_waited_for_until_the_device_has_wri
 }
 
 TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     devices::Memory late = rig.upload(part_of(rank, 100)), data = rig.upload(part_of(rank, 100));
     devices::finish(*rig.device, rig.stream);
@@ -450,7 +337,7 @@ TEST(DeviceBatch, without_a_stream_is_over_when_its_data_is_there) {
 }
 
 TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
     constexpr std::size_t count = 1'000'000;  // the tensor travels in eight chunks
     devices::Memory data = rig.upload(part_of(rank, count));
@@ -474,7 +361,7 @@ TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
 
 TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_reason) {
   for (int copies : {0, 1, 3, 9, 12}) {  // copies to the host, and copies back to the device
-    Ensemble ensemble(testing::made_up_world({3}));
+    Ensemble ensemble(made_up_world({3}));
     with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
       constexpr std::size_t count = 1'000'000;
       devices::Memory data = rig.upload(part_of(rank, count));
@@ -493,7 +380,7 @@ TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_
 // The survivor's stream never reaches its tensor. The survivor must learn of the loss nevertheless.
 TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
   for (bool is_direct : {false, true}) {
-    Ensemble ensemble(testing::made_up_world({2}));
+    Ensemble ensemble(made_up_world({2}));
     std::barrier have_started(2);
     with_devices(ensemble, is_direct, [&](DeviceRig& rig, int rank) {
       devices::Memory warm = rig.upload(part_of(rank, 100));
@@ -521,7 +408,7 @@ TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
 }
 
 TEST(DeviceBatch, fails_by_name_where_a_rank_has_no_memory_for_its_result) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
     devices::Memory data = rig.upload(part_of(rank, 10));
     EXPECT_EQ(rig.run({"gather", Verb::allgather, {10}, data.data(), nullptr}), "");
@@ -535,7 +422,7 @@ TEST(DeviceBatch, fails_by_name_where_a_rank_has_no_memory_for_its_result) {
 }
 
 TEST(DeviceBatch, is_refused_where_ranks_or_tensors_disagree_about_the_kind_of_memory) {
-  Ensemble ensemble(testing::made_up_world({2}));
+  Ensemble ensemble(made_up_world({2}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
     devices::Memory data = rig.upload(part_of(rank, 10));
     std::vector<float> host = part_of(rank, 10);
@@ -557,7 +444,7 @@ TEST(DeviceBatch, is_refused_where_ranks_or_tensors_disagree_about_the_kind_of_m
 }
 
 TEST(DeviceBatch, takes_zeros_for_what_a_joined_rank_lacks) {
-  Ensemble ensemble(testing::made_up_world({3}));
+  Ensemble ensemble(made_up_world({3}));
   with_devices(ensemble, false, [&](DeviceRig& rig, int rank) {
     for (int round = 0; round < 2; ++round) {
       std::int32_t last = -1;
@@ -584,8 +471,8 @@ std::vector<std::string> common(const std::vector<std::string>& all, const std::
 
 TEST(DeviceBatch, is_launched_in_one_order_on_all_ranks_whatever_sets_overlap) {
   const std::vector<std::vector<Rank>> sets{{Rank{0}, Rank{1}}, {Rank{1}, Rank{2}}, {Rank{0}, Rank{2}, Rank{3}}};
-  Ensemble ensemble(testing::made_up_world({4}));
-  (void)testing::take_launches();
+  Ensemble ensemble(made_up_world({4}));
+  (void)take_launches();
   with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
     std::vector<int> numbers{0};
     for (const std::vector<Rank>& set : sets) numbers.push_back(rig.runtime->add_process_set(set).value());
@@ -612,7 +499,7 @@ TEST(DeviceBatch, is_launched_in_one_order_on_all_ranks_whatever_sets_overlap) {
     }
     devices::finish(*rig.device, rig.stream);
   });
-  const auto launches = testing::take_launches();
+  const auto launches = take_launches();
   for (const auto& [rank, mine] : launches)
     for (const auto& [other, theirs] : launches)
       EXPECT_EQ(common(mine, theirs), common(theirs, mine)) << "ranks " << rank.value << " and " << other.value;
@@ -620,7 +507,7 @@ TEST(DeviceBatch, is_launched_in_one_order_on_all_ranks_whatever_sets_overlap) {
 
 TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
   for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 1, 1}}) {
-    Ensemble ensemble(testing::made_up_world(shape));
+    Ensemble ensemble(made_up_world(shape));
     ensemble.config.network_interfaces = "lo";
     std::barrier all_did(ensemble.world.size());  // a rank that leaves ends the job
     run_ranks(ensemble, [&](RankThread& thread) {
