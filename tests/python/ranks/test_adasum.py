@@ -1,5 +1,6 @@
 """The optimizer with op=hvd.Adasum, in the same training loops as other optimizers."""
 import copy
+import sys
 
 import pytest
 import torch
@@ -74,6 +75,59 @@ def test_gradients_may_be_clipped_before_the_step(hvd, rank):
     torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)
     optimizer.step()
     torch.testing.assert_close(model.bias.detach(), before - 0.5)
+
+
+needs_hooks = pytest.mark.skipif(not hasattr(torch.optim.Optimizer, "register_step_post_hook"), reason="torch < 2.0")
+
+
+@needs_hooks
+def test_hooks_after_the_step_find_the_combined_parameters(hvd, rank):
+    model, optimizer = model_and_optimizer(hvd)
+    averages = {each: copy.deepcopy(model) for each in ("of the optimizer", "of all optimizers")}
+
+    def follow(name):
+        def hook(stepped, *_):
+            if stepped is optimizer:
+                for average, parameter in zip(averages[name].parameters(), model.parameters()):
+                    average.detach().lerp_(parameter.detach(), 0.5)
+        return hook
+
+    of_all = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(follow("of all optimizers"))
+    optimizer.register_step_post_hook(follow("of the optimizer"))
+    # As in one process, a hook may drop the gradients by which the step was made.
+    optimizer.register_step_post_hook(lambda *_: optimizer.zero_grad())
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(rank)).double()
+    try:
+        for _ in range(3):
+            (model(x) ** 2).mean().backward()
+            optimizer.step()
+    finally:
+        of_all.remove()
+    for each in (model, *averages.values()):
+        assert_equal_on_all_ranks(hvd, each)
+
+
+class StepsByABaseClass(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter -= 0.1 * parameter.grad
+
+
+@needs_hooks
+def test_a_step_that_calls_the_step_of_a_base_class(hvd, rank):
+    """torch runs the hooks of both steps if some object is of the base class, here on rank 0 alone."""
+    if rank == 0:
+        torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+    model, optimizer = model_and_optimizer(hvd, lambda parameters: StepsByABaseClass(parameters, lr=0.5))
+    found = []
+    optimizer.register_step_post_hook(lambda *_: found.append(copy.deepcopy(model)))
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(rank)).double()
+    (model(x) ** 2).mean().backward()
+    optimizer.step()
+    for each in (model, found[-1]):
+        assert_equal_on_all_ranks(hvd, each)
 
 
 def test_a_gradient_scaler_leaves_a_step_out_on_all_ranks_or_none(hvd, rank):

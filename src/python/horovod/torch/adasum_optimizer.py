@@ -1,5 +1,7 @@
 """The optimizer with op=hvd.Adasum. Each rank steps by its own gradients. Then Adasum combines the moves of all
-ranks' parameters: it adds orthogonal moves and averages parallel ones."""
+ranks' parameters: it adds orthogonal moves and averages parallel ones. The program's hooks that run after a step
+(register_step_post_hook) find the combined parameters."""
+import contextlib
 import weakref
 
 import torch
@@ -31,11 +33,10 @@ class _DistributedAdasumOptimizer:
         parameters = [(parameter, distributed.names.find(parameter))
                       for group in self.param_groups for parameter in group["params"]
                       if parameter.requires_grad and not is_lazy(parameter)]
-        starts = [parameter.detach().clone() for parameter, _ in parameters]
-        result = self._step_of_its_own(closure, *args, **kwargs)
-        with torch.no_grad():
-            _combine(parameters, starts, distributed.settings.compression)
-        distributed.passes.are_there = False
+        move = _Move(parameters, distributed)
+        with _before_post_hooks_of(self, move.combine):
+            result = self._step_of_its_own(closure, *args, **kwargs)
+        move.combine()
         return result
 
     step.hooked = True
@@ -97,13 +98,60 @@ class _Passes:
         self._hooks = ByTensor()
 
 
-def _combine(parameters, starts, compression):
-    """Moves every parameter by the combination of all ranks' moves, also if this rank has no gradient of it."""
-    moves = []
-    for (parameter, name), start in zip(parameters, starts):
-        move, context = compression.compress((parameter - start).contiguous())
-        real = torch.view_as_real(move) if move.is_complex() else move
-        moves.append((move, context, allreduce_async_(real, None, name, Adasum)))
-    _ops.synchronize_all([handle for _, _, handle in moves])
-    for (parameter, _), start, (move, context, _) in zip(parameters, starts, moves):
-        parameter.copy_(start + compression.decompress(move, context))
+class _Move:
+    """How far a step moves the parameters on this rank."""
+
+    def __init__(self, parameters, distributed):
+        self._parameters = parameters  # with their names
+        self._starts = [parameter.detach().clone() for parameter, _ in parameters]
+        self._distributed = distributed
+        self._is_combined = False
+
+    @torch.no_grad()
+    def combine(self):
+        """Moves every parameter by the combination of all ranks' moves, also if this rank has no gradient of it. A
+        second call does nothing."""
+        if self._is_combined:
+            return
+        self._is_combined = True
+        compression = self._distributed.settings.compression
+        moves = []
+        for (parameter, name), start in zip(self._parameters, self._starts):
+            move, context = compression.compress((parameter - start).contiguous())
+            real = torch.view_as_real(move) if move.is_complex() else move
+            moves.append((move, context, allreduce_async_(real, None, name, Adasum)))
+        _ops.synchronize_all([handle for _, _, handle in moves])
+        for (parameter, _), start, (move, context, _) in zip(self._parameters, self._starts, moves):
+            parameter.copy_(start + compression.decompress(move, context))
+        self._distributed.passes.are_there = False
+
+
+@contextlib.contextmanager
+def _before_post_hooks_of(optimizer, combine):
+    """A context in which torch calls combine() before the hooks that run after the optimizer's step.
+
+    torch puts such hooks around the step of a class when it makes the first object of exactly this class. A step that
+    calls the step of a base class may therefore run them twice, on some ranks only. What runs last is the step itself.
+    """
+    if not hasattr(optimizer, "register_step_post_hook"):  # before torch 2.0
+        yield
+        return
+    depth = 0
+
+    def enter(*_):
+        nonlocal depth
+        depth += 1
+
+    def leave(*_):
+        nonlocal depth
+        depth -= 1
+        if depth == 0:
+            combine()
+
+    before, after = optimizer.register_step_pre_hook(enter), optimizer.register_step_post_hook(leave)
+    optimizer._optimizer_step_post_hooks.move_to_end(after.id, last=False)
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()
