@@ -20,7 +20,9 @@ hvd_status start_one(hvd_runtime* runtime, hvd_verb verb, const std::string& nam
   hvd_op* prepared = nullptr;
   if (hvd_status status = hvd_prepare(runtime, &description, &prepared); status != HVD_OK) return status;
   hvd_start_arguments use = hvd_use_of(prepared, data, data);
-  return hvd_start(runtime, &use, 1, &handle);
+  const hvd_status status = hvd_start(runtime, &use, 1, &handle);
+  if (status != HVD_OK) hvd_op_release(runtime, prepared);  // it belongs to its handle only once it is started
+  return status;
 }
 
 hvd_status run_one(hvd_runtime* runtime, hvd_verb verb, const std::string& name, hvd_dtype dtype, void* data,

@@ -68,10 +68,11 @@ Result<void*> NodeMemory::allocate(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   std::size_t part = (bytes + page - 1) / page * page;
   std::lock_guard call(calls_mutex_);
-  std::string name = "horovod.shared." + std::to_string(calls_++);
+  std::string name = "horovod.shared." + std::to_string(calls_);
   // A program may call this late, as before any collective, so this first wait has no limit. When all ranks are here,
   // mapping the memory takes only moments.
   HVD_RETURN_IF_ERROR(at_one_point_(name + ".begin", {}, [] {}));
+  ++calls_;  // not if the start was refused: the others wait for this rank under this name
   auto deadline = start_deadline(config_);
   auto memory = map_together(name, part * static_cast<std::size_t>(layout_.node.size()), deadline);
   // A rank that could not map the memory takes part with its error, so that the others do not wait for it.
@@ -102,9 +103,11 @@ Status NodeMemory::free(void* memory) {
   if (hold(memory) == nullptr)
     return Error(ErrorCode::invalid_argument, "hvd_shared_free: this memory did not come from hvd_shared_allocate");
   // After the end there is no schedule any more, and no rank reads the memory.
-  if (ended_() == nullptr)
+  if (ended_() == nullptr) {
     HVD_RETURN_IF_ERROR(
-        at_one_point_("horovod.shared." + std::to_string(calls_++), {}, [this, memory] { regions_->remove(memory); }));
+        at_one_point_("horovod.shared." + std::to_string(calls_), {}, [this, memory] { regions_->remove(memory); }));
+    ++calls_;
+  }
   std::lock_guard lock(mutex_);
   shared_.erase(memory);
   return {};

@@ -341,6 +341,17 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts, Handles::
   return *ended();
 }
 
+Result<HandleCell*> Runtime::run(const Start& start) {
+  auto number = submit({&start, 1});
+  if (!number) {
+    operations_.release(*start.operation);  // it belongs to its handle only once it is started
+    return number.error();
+  }
+  HandleCell* cell = handles_.find(*number);
+  wait(*cell, Deadline::never());
+  return cell;
+}
+
 // True if the device does nothing more for the operation. Otherwise `wake` is posted when that is so.
 bool Runtime::has_come(const EndOnDevice& end, posix::WaitWord& wake) const {
   auto there = device(end.device)->query(end.event, &wake);
@@ -363,15 +374,11 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
   signature.transient = true;
   auto operation = prepare(name.name, std::move(signature));
   if (!operation) return operation.error();
-  Start start;
-  start.operation = *operation;
-  auto number = submit({&start, 1});
-  if (!number) return number.error();
-  HandleCell* cell = handles_.find(*number);
-  wait(*cell, Deadline::never());
-  note_synchronised(*cell);
-  Status status = cell->error ? Status(*cell->error) : Status();
-  handles_.release(*cell);
+  auto cell = run({.operation = *operation});
+  if (!cell) return cell.error();
+  note_synchronised(**cell);
+  Status status = (*cell)->error ? Status(*(*cell)->error) : Status();
+  handles_.release(**cell);
   return status;
 }
 
@@ -429,12 +436,10 @@ Status Runtime::at_one_point(const std::string& name, const Status& mine, std::f
   Start start;
   start.operation = *operation;
   start.input = start.output = &all;
-  auto number = submit({&start, 1});
-  if (!number) return number.error();
-  HandleCell* cell = handles_.find(*number);
-  wait(*cell, Deadline::never());
-  Status status = cell->error ? Status(*cell->error) : mine;
-  handles_.release(*cell);
+  auto cell = run(start);
+  if (!cell) return cell.error();
+  Status status = (*cell)->error ? Status(*(*cell)->error) : mine;
+  handles_.release(**cell);
   if (status && all == 0)
     return Error(ErrorCode::out_of_memory, "another rank could not do its part of '" + name + "'; its error says why");
   return status;

@@ -82,6 +82,9 @@ class Runtime {
   // Starts all operations, or none. Each start needs operation, input, output and the other fields that its verb uses.
   // `early`, if not null, gets the handle's number before a callback of the operations can run.
   Result<Handles::Number> submit(std::span<const Start> starts, Handles::Number* early = nullptr);
+  // Starts a transient operation that was prepared for this use, and waits until it is done. The caller releases the
+  // handle. If the start is refused, releases the operation.
+  Result<HandleCell*> run(const Start& start);
   HandleCell* find(Handles::Number handle) { return handles_.find(handle); }
   void release(HandleCell& handle) {
     if (handles_.release(handle)) engine_->wake();

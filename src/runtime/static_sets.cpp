@@ -47,10 +47,9 @@ Result<std::vector<std::int64_t>> gather(Runtime& runtime, const std::vector<std
   start.operation = *operation;
   start.input = mine.data();
   start.first_dimension = static_cast<std::int64_t>(mine.size());
-  auto number = runtime.submit({&start, 1});
-  if (!number) return number.error();
-  HandleCell* cell = runtime.find(*number);
-  runtime.wait(*cell, Deadline::never());
+  auto ran = runtime.run(start);
+  if (!ran) return ran.error();
+  HandleCell* cell = *ran;
   Status status = cell->error ? Status(*cell->error) : Status();
   std::vector<std::int64_t> all;
   if (status) {

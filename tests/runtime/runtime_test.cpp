@@ -526,10 +526,17 @@ TEST(Runtime, refuses_to_start_beyond_the_limit_of_handles_and_goes_on_when_some
                 "'gradient' cannot be started: 256 handles are held, which is the limit; release handles whose "
                 "operations are done (hvd_release)");
     }
+    // What the runtime starts on its own is refused, too, and leaves no operation behind.
+    const std::size_t operations = rig.runtime->operations();
+    EXPECT_EQ(rig.runtime->add_process_set({Rank{0}}).error().code, ErrorCode::out_of_memory);
+    for (int i = 0; i <= thread.rank().value; ++i)  // one rank tries more often than the other
+      EXPECT_EQ(rig.runtime->allocate_shared(8).error().code, ErrorCode::out_of_memory);
+    EXPECT_EQ(rig.runtime->operations(), operations);
     for (Handles::Number number : held) rig.finish(number);
     std::vector<float> more = {1};
     EXPECT_EQ(rig.allreduce("gradient", more), "");
     EXPECT_EQ(more[0], 2);
+    EXPECT_TRUE(rig.runtime->allocate_shared(8));
   });
 }
 
