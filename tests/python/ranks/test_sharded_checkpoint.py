@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.checkpoint import sharded
+from horovod.checkpoint import collective, sharded
 
 
 @pytest.fixture
@@ -99,6 +99,24 @@ def test_a_shard_that_has_no_room_leaves_nothing_beside_those_before(folder, nod
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     hvd.barrier()
     assert sorted(os.listdir(f"{folder}/a.h5.shards")) == before  # no lease of the shard either
+
+
+def test_a_job_that_loses_its_lease_while_it_writes_shards_is_told_so(folder, nodes, rank, monkeypatch):
+    model, _ = make(rank)
+    write = collective.write
+
+    def write_late(*arguments):
+        if rank == 0:  # another job takes this one for dead, and removes what no index names
+            with open(f"{folder}/.a.h5.lease", "w") as lease:
+                lease.write("Horovod\nhost elsewhere\nprocess 7\nrenewals 0\n")
+            os.rename(f"{folder}/a.h5.shards", f"{folder}/removed")
+        write(*arguments)
+
+    monkeypatch.setattr(collective, "write", write_late)
+    with pytest.raises(ValueError, match="this job has lost .*to process 7 on host elsewhere"):
+        hvd.checkpoint.save(f"{folder}/a.h5", model, step=1, sharded=True)
+    hvd.barrier()
+    assert not os.path.exists(f"{folder}/a.h5")
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])

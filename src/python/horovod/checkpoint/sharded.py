@@ -167,6 +167,8 @@ def gather(path, state, name, nodes=None):
         described, failure = tried(lambda: write_own(write_file) if nodes.leads() else None, f"{name}.written")
         if failure is not None:  # all ranks know of the failure, so none of them writes an index of these shards
             remove_shards(path, f"-{mark}.h5")
+            # Another job that has the right now may have removed the folder. Then that is the reason.
+            agree(lambda: _core.checkpoint_claim(lease) if rank() == 0 else None, f"{name}.lease")
             raise failure
         found = filter(None, allgather_object(described, f"{name}.shards"))
         return {f"node-{i}": each for i, each in enumerate(found)}, mark
