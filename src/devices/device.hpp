@@ -14,11 +14,10 @@
 #include <span>
 #include <utility>
 
-#include "base/collective.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "base/tensor_view.hpp"
-#include "devices/host/host_kernels.hpp"
+#include "devices/moves.hpp"
 #include "native/posix/wait_word.hpp"
 
 namespace hvd::devices {
@@ -62,13 +61,7 @@ class Memory {
 
 enum class Where : std::uint8_t {
   on_device,
-  on_host,  // host memory that the device can copy from and to while the host does other work
-};
-
-struct Reduction {
-  DataType dtype = DataType::f32;
-  ReduceOp op = ReduceOp::sum;
-  Scale scale;
+  on_host,  // host memory that the device can read and write while the host does other work
 };
 
 // Any thread may call these functions.
@@ -89,12 +82,10 @@ class Device {
   // Makes a stream for the caller alone. It ends with its last owner.
   virtual Result<std::shared_ptr<void>> stream() = 0;
 
-  // Queues a copy on the stream. Each side may be memory of the device, memory of allocate(), or any host memory. For
-  // other host memory the speed is that of the device's library.
-  virtual Status copy(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
-  // Computes the same as reduce_kernel(), in memory of the device. The lists are read during the call.
-  virtual Status reduce(Stream stream, std::span<const void* const> sources, std::span<void* const> destinations,
-                        std::int64_t count, const Reduction& reduction) = 0;
+  // Queues the moves of a list as one piece of work. Each side may be memory of the device or of allocate(), so this is
+  // also the way between the host and the device. The list is read during the call. An impossible treatment is refused
+  // (is_possible()).
+  virtual Status move(Stream stream, std::span<const Move> moves, const Treatment& treatment) = 0;
 
   virtual Result<Event> record(Stream stream) = 0;
   // Work that is queued on the stream after this call runs after the event.

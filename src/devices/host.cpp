@@ -1,10 +1,10 @@
 // The host's own memory. Work is done at once when it is queued, so its events have always come.
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "devices/device.hpp"
+#include "devices/host/host_moves.hpp"
 
 namespace hvd::devices {
 
@@ -22,15 +22,8 @@ class Host final : public Device {
   }
   Result<std::shared_ptr<void>> stream() override { return std::shared_ptr<void>(std::shared_ptr<void>(), this); }
 
-  Status copy(Stream, void* to, const void* from, std::size_t bytes) override {
-    if (bytes > 0 && to != from) std::memmove(to, from, bytes);
-    return {};
-  }
-  Status reduce(Stream, std::span<const void* const> sources, std::span<void* const> destinations, std::int64_t count,
-                const Reduction& reduction) override {
-    reduce_kernel(reduction.dtype, reduction.op)(sources.data(), static_cast<int>(sources.size()), destinations.data(),
-                                                 static_cast<int>(destinations.size()), count, reduction.scale);
-    return {};
+  Status move(Stream, std::span<const Move> moves, const Treatment& treatment) override {
+    return move_on_host(moves, treatment);
   }
 
   Result<Event> record(Stream) override { return Event{}; }

@@ -23,4 +23,9 @@ struct Treatment {
   double scale = 1.0;
 };
 
+// True if every device can treat elements so.
+constexpr bool is_possible(const Treatment& treatment) noexcept {
+  return treatment.from == treatment.to || (is_floating(treatment.from) && is_floating(treatment.to));
+}
+
 }  // namespace hvd::devices

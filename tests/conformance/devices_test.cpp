@@ -127,6 +127,13 @@ class OnDevices final : public testing::Performers {
   }
   void abort() override { ranks_.abort(); }
 
+  // Counts the calls that have moved data in this way.
+  std::ptrdiff_t moves(int rank, LateDevice::Entry::What what) const {
+    return std::ranges::count_if(devices_[static_cast<std::size_t>(rank)]->log(), [&](const LateDevice::Entry& entry) {
+      return entry.when == LateDevice::Entry::When::queued && entry.what == what;
+    });
+  }
+
  private:
   // Steps the tasks until all are issued. Between the steps the devices' threads may use the processor.
   Progress step_until_issued(Tasks& tasks) {
@@ -222,7 +229,10 @@ TEST_P(DeviceConformance, every_type_size_and_placement_gives_what_the_reference
           what.in_place = in_place;
           what.segments = count == 7 ? 1 : 5;
           what.root = ranks.size() - 1;
-          if (reduces(verb) && dtype != DataType::boolean && verb != Verb::adasum) what.prescale = 2.0;
+          if (reduces(verb) && dtype != DataType::boolean && verb != Verb::adasum) {
+            what.prescale = 2.0;
+            what.postscale = in_place ? 0.75 : 1.0;
+          }
           is_done |= exercise(ranks, *algorithm, verb, what, 2);
           if (HasFailure()) return is_done;
         }
@@ -238,6 +248,21 @@ TEST_P(DeviceConformance, more_chunks_than_slots_give_what_the_reference_gives) 
     what.root = 0;
     return exercise(ranks, *algorithm, verb, what, 2);
   });
+}
+
+TEST_P(DeviceConformance, one_call_moves_a_chunk_of_many_tensors_in_each_direction) {
+  using What = LateDevice::Entry::What;
+  Exercise what;
+  what.count = 300'000;  // three chunks of 512 KB
+  what.segments = 200;
+  what.postscale = 0.5;
+  ASSERT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+  const bool is_staged = GetParam().algorithm == "staged", is_alone = GetParam().algorithm == "alone";
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks.moves(rank, What::to_host), is_staged ? 3 : 0);
+    EXPECT_EQ(ranks.moves(rank, What::to_device), is_staged ? 3 : 0);
+    EXPECT_EQ(ranks.moves(rank, What::inside), is_alone ? 1 : 0);
+  }
 }
 
 TEST_P(DeviceConformance, even_shares_roots_and_joined_ranks_give_what_the_reference_gives) {

@@ -462,7 +462,7 @@ std::string a_failed_copy_fails_everybody(const Place& place) {
     settle(place);
     const Use use{"fails", HVD_ALLREDUCE, {count}, data.data(), data.data(), false};
     run(place, use);
-    if (place.rank == place.size - 1) place.device->fail_copy_after(1);
+    if (place.rank == place.size - 1) place.device->fail_move_after(1);
     // A batch that was issued already may succeed. A later one reports.
     for (int i = 0; i < 1000; ++i) {
       Told told;

@@ -18,12 +18,8 @@ class Late final : public Device {
     return it_.allocate(bytes, where, user);
   }
   Result<std::shared_ptr<void>> stream() override { return it_.stream(); }
-  Status copy(Stream stream, void* to, const void* from, std::size_t bytes) override {
-    return it_.copy(stream, to, from, bytes);
-  }
-  Status reduce(Stream stream, std::span<const void* const> sources, std::span<void* const> destinations,
-                std::int64_t count, const Reduction& reduction) override {
-    return it_.reduce(stream, sources, destinations, count, reduction);
+  Status move(Stream stream, std::span<const Move> moves, const Treatment& treatment) override {
+    return it_.move(stream, moves, treatment);
   }
   Result<Event> record(Stream stream) override { return it_.record(stream); }
   Status wait(Stream stream, Event event) override { return it_.wait(stream, event); }

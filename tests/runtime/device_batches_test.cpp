@@ -366,7 +366,7 @@ TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_
       constexpr std::size_t count = 1'000'000;
       devices::Memory data = rig.upload(part_of(rank, count));
       devices::finish(*rig.device, rig.stream);
-      if (rank == 1) rig.device->fail_copy_after(copies);
+      if (rank == 1) rig.device->fail_move_after(copies);
       std::string text;
       // A batch that was already issued succeeds when a copy fails later. The next batch then reports the failure.
       for (int i = 0; i < 1000 && text.empty(); ++i)

@@ -179,17 +179,14 @@ class StagedTask final : public Task {
       cut_.describe(copied_, slot.chunk);
       reserve(slot);
       if (failure_) return;
+      moves_.clear();
       std::byte* to = slot.in.memory.data();
-      bool has_copied = false;
       for (const Range& range : slot.chunk.in)
         in_.visit(range.begin, range.count, [&](const std::byte* data, std::int64_t count) {
-          const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes_;
-          if (data == nullptr) std::fill_n(to, bytes, std::byte{});
-          else copy(out_, to, data, bytes);
-          has_copied |= data != nullptr;
-          to += bytes;
+          moves_.push_back({data, to, count});
+          to += static_cast<std::size_t>(count) * element_bytes_;
         });
-      slot.copied = has_copied ? mark(out_) : Event{};
+      slot.copied = moves_.empty() ? Event{} : move(out_);
     }
   }
 
@@ -215,13 +212,13 @@ class StagedTask final : public Task {
     return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter || verb_ == Verb::alltoall;
   }
 
-  void copy(const std::shared_ptr<void>& stream, void* to, const void* from, std::size_t bytes) {
-    if (failure_) return;
-    if (auto copied = device_.copy({stream.get()}, to, from, bytes); !copied) refuse(copied.error());
-  }
-  Event mark(const std::shared_ptr<void>& stream) {
+  // Queues the listed moves and returns the event behind them.
+  Event move(const std::shared_ptr<void>& stream) {
+    const Stream queue{stream.get()};
+    if (!moves_.empty())
+      if (auto moved = device_.move(queue, moves_, {dtype_, dtype_, 1.0}); !moved) refuse(moved.error());
     if (failure_) return {};
-    auto event = device_.record({stream.get()});
+    auto event = device_.record(queue);
     if (!event) refuse(event.error());
     return event ? *event : Event{};
   }
@@ -252,15 +249,16 @@ class StagedTask final : public Task {
   void copy_back() {
     Slot& slot = slot_of(travelled_);
     const std::byte* from = has_own_out() ? slot.out.memory.data() : slot.in.memory.data();
+    moves_.clear();
     for (const Range& range : slot.chunk.out) {
       if (is_in_place_) break;
       out_tensors_.visit(range.begin, range.count, [&](std::byte* data, std::int64_t count) {
-        const std::size_t bytes = static_cast<std::size_t>(count) * element_bytes_;
-        if (data != nullptr) copy(back_, data, from, bytes);
-        from += bytes;
+        if (data != nullptr) moves_.push_back({from, data, count});
+        from += static_cast<std::size_t>(count) * element_bytes_;
       });
     }
-    end_ = slot.returned = mark(back_);
+    // The event is also needed without moves: a caller's stream that waits for it knows that the tensors were read.
+    end_ = slot.returned = move(back_);
   }
 
   const Verb verb_;
@@ -282,8 +280,9 @@ class StagedTask final : public Task {
   Task* counter_ = nullptr;    // the task in which the seats tell each other how many chunks they need
   std::int64_t most_chunks_ = 0;
   std::vector<Segment> host_in_, host_out_;
-  bool is_ready_ = false;     // the caller's stream has reached the batch
-  bool is_in_place_ = false;  // true on a root whose output already has the data
+  std::vector<devices::Move> moves_;  // of one chunk, in one direction
+  bool is_ready_ = false;             // the caller's stream has reached the batch
+  bool is_in_place_ = false;          // true on a root whose output already has the data
   Event ready_, awaited_, end_;
   std::optional<Error> failure_;
 };

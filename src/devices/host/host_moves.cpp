@@ -1,0 +1,70 @@
+#include "devices/host/host_moves.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "devices/cuda/kernels/numbers.hpp"
+#include "devices/host/host_kernels.hpp"
+
+namespace hvd::devices {
+
+namespace {
+
+using Convert = void (*)(const void* from, void* to, std::size_t count, double scale);
+
+// The arithmetic is that of the kernels for GPUs. Elements may have any alignment, and `to` may be equal to `from`.
+template <typename From, typename To>
+void convert(const void* from, void* to, std::size_t count, double scale) {
+  for (std::size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, static_cast<const std::byte*>(from) + i * sizeof(From), sizeof(From));
+    const To converted = cuda::Convert<From, To>::apply(value, scale);
+    std::memcpy(static_cast<std::byte*>(to) + i * sizeof(To), &converted, sizeof(To));
+  }
+}
+
+template <typename From>
+constexpr std::array<Convert, 4> conversions_of{&convert<From, cuda::F16>, &convert<From, cuda::BF16>,
+                                                &convert<From, float>, &convert<From, double>};
+constexpr std::array conversions{conversions_of<cuda::F16>, conversions_of<cuda::BF16>, conversions_of<float>,
+                                 conversions_of<double>};
+
+Convert conversion(const Treatment& treatment) {
+  static_assert(static_cast<int>(DataType::f64) - static_cast<int>(DataType::f16) == 3);
+  const auto of_four = [](DataType type) {
+    return static_cast<std::size_t>(type) - static_cast<std::size_t>(DataType::f16);
+  };
+  return conversions[of_four(treatment.from)][of_four(treatment.to)];
+}
+
+void move_one(const Move& move, const Treatment& treatment) {
+  const auto count = static_cast<std::size_t>(move.count);
+  const std::size_t bytes = count * size_of(treatment.to);
+  const void* from = move.from;
+  void* to = move.to;
+  if (count == 0) return;
+  if (from == nullptr) {
+    std::memset(to, 0, bytes);
+  } else if (treatment.from != treatment.to) {
+    conversion(treatment)(from, to, count, treatment.scale);
+  } else if (treatment.scale != 1.0 && treatment.from != DataType::boolean) {
+    reduce_kernel(treatment.from, ReduceOp::sum)(&from, 1, &to, 1, move.count, {1.0, treatment.scale});
+  } else if (to != from) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+}  // namespace
+
+Status move_on_host(std::span<const Move> moves, const Treatment& treatment) {
+  if (!is_possible(treatment))
+    return Error(ErrorCode::unsupported, std::string("expected equal types or floating types, found ") +
+                                             name_of(treatment.from) + " and " + name_of(treatment.to) +
+                                             ": convert before or after the operation");
+  for (const Move& move : moves) move_one(move, treatment);
+  return {};
+}
+
+}  // namespace hvd::devices
