@@ -129,6 +129,7 @@ constexpr Row rows[] = {
     {"HOROVOD_HDF5", path, "", "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "", "folders, separated by colons, where plugins are looked for besides the library's own"},
     {"HOROVOD_SITE_CONFIG", path, "", "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the installed library that has it"},
+    {"HOROVOD_CUDA_DRIVER", path, "", "file of NVIDIA's driver library; default: libcuda.so.1, where the loader finds it"},
     {"HOROVOD_GPU_ROOT", path, "", "folder in which proc/driver/nvidia and dev are looked for, for tests; default: those of the system"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation is, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},

@@ -14,7 +14,7 @@ import tempfile
 
 KERNELS = pathlib.Path(__file__).parents[2] / "src/devices/cuda/kernels/kernel_names.hpp"
 MOST_REGISTERS = 64  # four blocks of 256 threads fit into a multiprocessor (lists.hpp)
-NO_LOADS, NO_STORES = {"poison", "adasum_sums"}, {"adasum_sums"}  # of vectors
+NO_LOADS, NO_STORES = {"poison", "adasum_sums", "signal"}, {"adasum_sums", "signal"}  # of vectors
 
 
 def kernels():

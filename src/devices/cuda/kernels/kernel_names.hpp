@@ -41,7 +41,8 @@
   KERNEL(adasum_combine_f16, CombinationList, (combine<F16>))                      \
   KERNEL(adasum_combine_bf16, CombinationList, (combine<BF16>))                    \
   KERNEL(adasum_combine_f32, CombinationList, (combine<float>))                    \
-  KERNEL(adasum_combine_f64, CombinationList, (combine<double>))
+  KERNEL(adasum_combine_f64, CombinationList, (combine<double>))                   \
+  KERNEL(signal, SignalList, (signal_host))
 // clang-format on
 
 namespace hvd::devices::cuda {

@@ -9,6 +9,7 @@
 #include "devices/cuda/kernels/adasum.hpp"
 #include "devices/cuda/kernels/kernel_names.hpp"
 #include "devices/cuda/kernels/move.hpp"
+#include "devices/cuda/kernels/signal.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -84,6 +84,12 @@ struct CombinationList {
   CombinationEntry own[126];
 };
 
+// A word in mapped memory at which the host looks, and what it gets when the stream is there.
+struct SignalList {
+  std::uint32_t* word;
+  std::uint32_t value;
+};
+
 static_assert(sizeof(MoveList) <= most_parameter_bytes && sizeof(SumsList) <= most_parameter_bytes &&
               sizeof(CombinationList) <= most_parameter_bytes);
 

@@ -1,0 +1,63 @@
+#pragma once
+// The primary context of a GPU, which all libraries of a process share: torch's tensors are in it, too.
+#include <memory>
+#include <string>
+
+#include "native/cuda/driver.hpp"
+#include "native/cuda/errors.hpp"
+
+namespace hvd::cuda {
+
+struct DeviceFacts {
+  std::string name, bus_id, uuid;  // bus id in lower case, "GPU-…"
+  int multiprocessors = 1;
+  int capability = 0;  // 90 for 9.0
+};
+
+class Context {
+ public:
+  // Makes the context if the process has none on this GPU yet, which takes memory of the GPU and up to a second.
+  static Result<std::shared_ptr<const Context>> open(const Driver& driver, int ordinal);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Driver& driver() const noexcept { return driver_; }
+  int ordinal() const noexcept { return ordinal_; }
+  const DeviceFacts& facts() const noexcept { return facts_; }
+  Error error(Code code, const std::string& what, std::source_location origin = std::source_location::current()) const;
+
+  // While it lives, the context is current on the calling thread, and what the thread calls breaks no capture of a
+  // graph, neither its own nor that of others. Every call of an entry point that needs a context is under one.
+  class Use {
+   public:
+    explicit Use(const Context& context) noexcept;
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const Driver& driver_;
+    bool is_pushed_ = false;
+    CaptureMode mode_ = CaptureMode::relaxed;
+  };
+
+ private:
+  Context(const Driver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  Status retain();
+  Status learn_facts();
+
+  const Driver& driver_;
+  const int ordinal_;
+  DeviceNumber number_ = 0;
+  ContextHandle handle_ = nullptr;
+  DeviceFacts facts_;
+};
+
+// Whether nobody has to hear of a failed call that gives something back. At the process's end the driver may have gone
+// before us.
+constexpr bool may_be_ignored(Code code) noexcept {
+  return code == Code::success || code == Code::deinitialized;
+}
+
+}  // namespace hvd::cuda
