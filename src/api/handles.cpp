@@ -99,7 +99,7 @@ hvd_status hvd_wait_on(hvd_runtime* runtime, hvd_handle handle, void* stream, in
   hvd::runtime::HandleCell* cell = nullptr;
   if (hvd_status status = wait_until_done("hvd_wait_on", runtime, handle, timeout_ms, cell); status != HVD_OK)
     return status;
-  return outcome_of(*cell, runtime->runtime->order(*cell, {stream}));
+  return outcome_of(*cell, runtime->runtime->order(*cell, hvd::Stream{stream}));
 }
 
 void hvd_release(hvd_runtime* runtime, hvd_handle handle) {

@@ -220,6 +220,12 @@ bool Coordinator::lingers(Ready& ready, const BatchesInFlight& batches_in_flight
   return true;
 }
 
+// True if the root is a member. Then it counts the set's batches itself, and nobody reports their end.
+bool Coordinator::is_in(ProcessSetId set) const {
+  const ProcessSet* found = sets_.find(set);
+  return found != nullptr && std::ranges::binary_search(found->ranks, Rank{0});
+}
+
 void Coordinator::batch_ended(ProcessSetId set, DeviceKind kind) {
   auto ready = ready_.find({set, kind});
   if (ready != ready_.end() && ready->second.elsewhere > 0) --ready->second.elsewhere;
@@ -257,7 +263,7 @@ void Coordinator::take_batch(Ready& ready) {
                     ready.slots.begin() + static_cast<std::ptrdiff_t>(looked_at));
   ready.bytes -= bytes;
   emit(BatchRecord{Sequence{sequence_++}, set, batch_});
-  if (kind_of_memory != DeviceKind::host) ++ready.elsewhere;
+  if (kind_of_memory != DeviceKind::host && !is_in(set)) ++ready.elsewhere;
   for (SlotId slot : batch_) {
     Slot& it = at(slot);
     if (it.signature.transient) {

@@ -103,8 +103,8 @@ class Coordinator {
     std::vector<SlotId> slots;
     std::int64_t bytes = 0;
     std::optional<Clock::time_point> since;  // when schedule() first left them waiting
-    int elsewhere = 0;  // of a device's lane: the batches whose end its lowest member has not reported; counts only
-                        // where this rank is no member, and nobody reports to a member
+    int elsewhere = 0;  // of a device's lane in a set without the root: the batches whose end the lowest member has
+                        // not reported
   };
   struct Slot {
     SlotState state = SlotState::free;
@@ -139,6 +139,7 @@ class Coordinator {
   bool may_share(const Signature& first, const Signature& other) const;
   Ready& ready_in(LaneKey lane);
   bool lingers(Ready& ready, const BatchesInFlight& batches_in_flight);
+  bool is_in(ProcessSetId set) const;
   void take_all(Ready& ready);
   void take_batch(Ready& ready);
 

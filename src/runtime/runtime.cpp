@@ -358,14 +358,10 @@ bool Runtime::has_come(const EndOnDevice& end, posix::WaitWord& wake) const {
   return !there || *there;
 }
 
-Status Runtime::order(HandleCell& cell) {
-  for (const EndOnDevice& end : cell.ends) HVD_RETURN_IF_ERROR(device(end.device)->wait(end.stream, end.event));
-  cell.is_ordered = true;
-  return {};
-}
-
-Status Runtime::order(const HandleCell& cell, Stream stream) {
-  for (const EndOnDevice& end : cell.ends) HVD_RETURN_IF_ERROR(device(end.device)->wait(stream, end.event));
+Status Runtime::order(HandleCell& cell, std::optional<Stream> stream) {
+  for (const EndOnDevice& end : cell.ends)
+    HVD_RETURN_IF_ERROR(device(end.device)->wait(stream.value_or(end.stream), end.event));
+  if (!stream) cell.is_ordered = true;
   return {};
 }
 

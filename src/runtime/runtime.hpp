@@ -96,11 +96,9 @@ class Runtime {
   }
   // True if a wait for the handle does not block the calling thread.
   static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || Follower::ends_with_callback(cell); }
-  // What is queued on the streams of the handle's starts after this call runs after the operations have ended on their
-  // devices. The handle is done.
-  Status order(HandleCell& cell);
-  // The same for one stream of the program's choice.
-  Status order(const HandleCell& cell, Stream stream);
+  // What is queued on `stream` after this call runs after the operations have ended on their devices. Without a stream
+  // of the program's choice the same holds for the streams of the handle's starts. The handle is done.
+  Status order(HandleCell& cell, std::optional<Stream> stream = {});
   // Notes that the calling thread has waited for the handle. should_stop() uses this.
   void note_synchronised(const HandleCell& cell) {
     runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);

@@ -299,6 +299,15 @@ TEST(Coordinator, knows_whether_a_device_is_busy_in_a_set_that_it_is_not_in) {
   EXPECT_EQ(f.log.take(), (Lines{"batch 1 2"}));
 }
 
+TEST(Coordinator, counts_no_batches_of_a_set_that_it_is_in) {
+  Fixture f;
+  for (const char* name : {"a", "b"}) {
+    f.everybody_votes(name, on_device({4}));
+    f.coordinator.schedule([](ProcessSetId, DeviceKind) { return std::optional<int>(); });
+  }
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "batch 0", "give 1 b", "batch 1"}));
+}
+
 TEST(Coordinator, schedules_what_is_ready_and_then_ends_the_log_at_the_first_request_to_shut_down) {
   Fixture f;
   f.everybody_votes("a", floats({4}));
