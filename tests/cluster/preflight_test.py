@@ -19,6 +19,7 @@ ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
 SICK = "n3"
 ONE_EACH = ("-np", "4", "-H", "n1:1,n2:1,n3:1,n4:1")
 TWO_EACH = ("-np", "6", "-H", "n1:2,n2:2,n3:2")
+GPUS_OF_POLARIS = ("0000:07:00.0", "0000:46:00.0", "0000:85:00.0", "0000:c7:00.0")
 
 # This library is loaded before others. It makes the clock appear five seconds ahead.
 CLOCK = """
@@ -134,8 +135,16 @@ class Faults(Preflight):
 
     def test_ranks_on_the_same_gpu(self):
         machine = os.path.join(ROOT, "tests/fixtures/hwloc/polaris.xml")
-        self.assert_named(self.found(hosts=TWO_EACH, script="export CUDA_VISIBLE_DEVICES=0", HWLOC_XMLFILE=machine),
-                          "gpus", "take GPU 0")
+        for minor, gpu in enumerate(GPUS_OF_POLARIS):  # a made-up driver
+            folder = os.path.join(self.folder, "proc/driver/nvidia/gpus", gpu)
+            os.makedirs(folder)
+            os.makedirs(os.path.join(self.folder, "dev"), exist_ok=True)
+            with open(os.path.join(folder, "information"), "w", encoding="utf-8") as file:
+                file.write(f"Device Minor: {minor}\n")
+            open(os.path.join(self.folder, f"dev/nvidia{minor}"), "w", encoding="utf-8").close()
+        self.assert_named(self.found(hosts=TWO_EACH, script="export CUDA_VISIBLE_DEVICES=0", HWLOC_XMLFILE=machine,
+                                     HOROVOD_GPU_ROOT=self.folder),
+                          "gpus", f"take GPU {GPUS_OF_POLARIS[0]}")
 
     def test_lost_gpu(self):
         machine = os.path.join(ROOT, "tests/fixtures/hwloc/polaris.xml")

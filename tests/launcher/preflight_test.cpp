@@ -1,7 +1,10 @@
 // Tests the judges of --preflight by tables: each has facts and the expected findings.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/fabrics.hpp"
@@ -82,10 +85,12 @@ TEST(Preflight, names_the_host_of_each_fault) {
       {"world", {{"size", "5"}}, "believes in 5"},
       {"world", {{"rank", "0"}}, "also runs on n1"},
       {"gpus", {{"gpus", "0000:01:00.0"}}, "1 GPU"},
-      {"gpus", {{"visible_gpus", "1"}}, "take GPU 1"},
+      {"gpus", {{"visible_gpus", "0000:02:00.0"}}, "take GPU 0000:02:00.0"},
+      {"gpus", {{"visible_gpus", ""}}, "visible: ''"},
       {"gpus", {{"cpus", "4-7"}}, "bound to 4-7"},
       {"binding", {{"cpus", "2-5"}}, "share processors 4-5"},
       {"binding", {{"cpus", "0-7"}}, "may use all 8 processors"},
+      {"binding", {{"cpus", "2-5"}, {"binds_itself", "yes"}}, "share processors 4-5"},
       {"horovod", {{"release", "Horovod 0.9.0, protocol 4"}}, "0.9.0"},
       {"python", {{"python", "Python 3.9.1, no horovod, no torch"}}, "3.9.1"},
       {"mpi, nccl", {{"mpi", "MPICH 4.0"}}, "MPICH"},
@@ -121,6 +126,46 @@ TEST(Preflight, names_the_host_of_each_fault) {
         << row.words;
     EXPECT_TRUE(std::ranges::none_of(findings, [](const Finding& finding) { return finding.remedy.empty(); }));
   }
+}
+
+TEST(Preflight, knows_what_ranks_do_themselves_where_there_are_gpus) {
+  Allocation allocation = healthy_allocation();
+  for (std::size_t i = 0; i < allocation.probes.size(); ++i) {
+    Facts& probe = allocation.probes[i];
+    probe.set("binds_itself", "yes");
+    probe.set("cpus", i < 2 ? "0-7" : i < 4 ? "2-5" : probe.get("cpus"));  // not bound, one mask, a mask each
+    probe.set("visible_gpus", i % 2 == 0 ? "MIG-a" : "MIG-b");             // parts of one GPU
+  }
+  EXPECT_EQ(findings_of(allocation, "binding").size(), 0u);
+  EXPECT_EQ(findings_of(allocation, "gpus").size(), 0u);
+}
+
+TEST(Preflight, reads_which_gpus_a_rank_sees_as_the_driver_would) {
+  const std::string root = ::testing::TempDir() + "preflight-gpus-" + std::to_string(::getpid());
+  for (const char* bus : {"01", "02"}) {
+    const std::string folder = root + "/proc/driver/nvidia/gpus/0000:" + bus + ":00.0";
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/information") << "Model: Some\nGPU UUID: GPU-" << bus << "\nDevice Minor: " << bus[1]
+                                           << "\n";
+    std::filesystem::create_directories(root + "/dev");
+    std::ofstream(root + "/dev/nvidia" + bus[1]) << "";
+  }
+  auto gathered = [&](const char* name, const std::string& value) {
+    Environment environment;
+    environment.set("HOROVOD_GPU_ROOT", root);
+    environment.set(name, value);
+    const Place place{environment, {}, "", true};
+    Facts facts;
+    for (const Check* check : checks())
+      if (check == &gpus_check || check == &binding_check) check->gather(place, facts);
+    return facts;
+  };
+  EXPECT_EQ(gathered("CUDA_VISIBLE_DEVICES", "GPU-02,0").get("visible_gpus"), "0000:02:00.0");
+  EXPECT_EQ(gathered("CUDA_VISIBLE_DEVICES", "1,0").get("visible_gpus"), "0000:02:00.0,0000:01:00.0");
+  EXPECT_EQ(gathered("CUDA_VISIBLE_DEVICES", "1").get("binds_itself"), "yes");
+  EXPECT_FALSE(gathered("HOROVOD_BIND", "0").has("binds_itself"));
+  EXPECT_FALSE(gathered("HOROVOD_GPU_ROOT", "/nonexistent").has("visible_gpus"));
+  std::filesystem::remove_all(root);
 }
 
 TEST(Preflight, names_the_host_on_which_a_rank_does_not_belong_whichever_comes_first) {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "base/config.hpp"
 #include "base/counted.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/affinity.hpp"
+#include "topology/visible_gpus.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {
@@ -14,6 +16,12 @@ namespace {
 // it.
 bool is_bound(const Facts& probe, const posix::CpuMask& mask) {
   return mask.count() < static_cast<int>(probe.number("cpus_online").value_or(0));
+}
+
+// True if ranks bind themselves in hvd.init(), because the machine has GPUs. Ranks with one mask share it out.
+bool binds_itself(const Environment& environment) {
+  return means_the_same("HOROVOD_BIND", environment.get("HOROVOD_BIND").value_or("1"), "1") &&
+         topology::visible_gpus(environment).machine_has_gpus;
 }
 
 void judge_node(const std::vector<const Facts*>& node, std::size_t& fewest, std::size_t& most, Verdict& verdict) {
@@ -34,10 +42,12 @@ void judge_node(const std::vector<const Facts*>& node, std::size_t& fewest, std:
                                 "ask for more nodes, or fewer ranks on each"});
   bool some_unbound = false;
   for (std::size_t one = 0; one < node.size(); ++one) {
-    some_unbound = some_unbound || !is_bound(*node[one], masks[one]);
+    const bool shares_out = node[one]->has("binds_itself");
+    some_unbound = some_unbound || (!is_bound(*node[one], masks[one]) && !shares_out);
     for (std::size_t other = 0; other < one; ++other) {
       bool both_bound = is_bound(*node[one], masks[one]) && is_bound(*node[other], masks[other]);
       if (!both_bound || !masks[one].overlaps(masks[other]) || node.size() > online) continue;
+      if (shares_out && masks[one] == masks[other]) continue;
       verdict.findings.push_back({Severity::fault, host, "processors of its own for each rank",
                                   "two ranks share processors " + (masks[one] & masks[other]).to_string() + " (" +
                                       masks[one].to_string() + " and " + masks[other].to_string() + ")",
@@ -55,7 +65,8 @@ void judge_node(const std::vector<const Facts*>& node, std::size_t& fewest, std:
 }  // namespace
 
 const Check binding_check{"binding",
-                          [](const Place&, Facts& facts) {
+                          [](const Place& place, Facts& facts) {
+                            if (binds_itself(place.environment)) facts.set("binds_itself", "yes");
                             if (auto mask = posix::affinity()) facts.set("cpus", mask->to_string());
                             facts.set("cpus_online", ::sysconf(_SC_NPROCESSORS_ONLN));
                           },

@@ -1,5 +1,4 @@
-// Checks that each rank has a GPU of its own, near to its processors. Knows only the topology and the variables that
-// make devices visible.
+// Checks that each rank has a GPU of its own, near to its processors. GPUs are named by their bus ids.
 #include <algorithm>
 #include <map>
 
@@ -8,13 +7,35 @@
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/preflight/check.hpp"
 #include "topology/machine.hpp"
+#include "topology/visible_gpus.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {
 
+// Returns the GPUs that a program sees here, in its order. Returns nothing if it sees all that the machine has.
+std::optional<std::string> visible_here(const Environment& environment, const std::string& installed) {
+  std::string names;
+  const topology::VisibleGpus visible = topology::visible_gpus(environment);
+  for (const VisibleGpu& gpu : visible.gpus) {
+    const bool is_part = gpu.uuid.starts_with("MIG-") || gpu.bus_id.empty();
+    names += (names.empty() ? "" : ",") + (is_part ? gpu.uuid : gpu.bus_id);
+  }
+  if (visible.machine_has_gpus) return names;
+  // GPUs of another maker, whose variables have numbers, or UUIDs that cannot be compared with bus ids.
+  const std::vector<std::string> all = items_of(installed);
+  for (const char* name : {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
+    auto list = environment.get(name);
+    if (!list) continue;
+    for (const std::string& entry : items_of(*list)) {
+      auto number = number_in<std::size_t>(entry);
+      names += (names.empty() ? "" : ",") + (number && *number < all.size() ? all[*number] : entry);
+    }
+    return names;
+  }
+  return std::nullopt;
+}
+
 void gather_gpus(const Place& place, Facts& facts) {
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
-    if (auto visible = place.environment.get(name)) facts.set("visible_gpus", *visible);
   for (const bootstrap::LauncherRow& row : bootstrap::launchers())
     for (const char* name : row.local_ranks)
       if (auto local = place.environment.get(name); local && !facts.has("local_rank")) facts.set("local_rank", *local);
@@ -30,21 +51,17 @@ void gather_gpus(const Place& place, Facts& facts) {
   }
   facts.set("gpus", gpus);
   facts.set("gpus_near", near);
+  if (auto visible = visible_here(place.environment, gpus)) facts.set("visible_gpus", *visible);
 }
 
-// Returns the number of the GPU that a rank uses. If the rank sees only one GPU, it uses that. Otherwise programs
-// choose the GPU with the number hvd.local_rank(). Returns nothing if there are no GPUs, and -1 if there are too few.
-std::optional<int> gpu_of(const Facts& probe) {
-  const std::size_t installed = items_of(probe.get("gpus")).size();
-  std::vector<std::string> visible = items_of(probe.get("visible_gpus"));
-  if (!probe.has("visible_gpus"))
-    for (std::size_t gpu = 0; gpu < installed; ++gpu) visible.push_back(std::to_string(gpu));
+// Returns the name of the GPU that a rank uses. If the rank sees only one GPU, it uses that. Otherwise programs choose
+// the GPU with the number hvd.local_rank(). Returns nothing if there are no GPUs, and "" if there are too few.
+std::optional<std::string> gpu_of(const Facts& probe) {
+  const std::vector<std::string> visible = items_of(probe.get(probe.has("visible_gpus") ? "visible_gpus" : "gpus"));
   auto local = number_in<std::size_t>(probe.get("local_rank"));
-  if (installed == 0 || !local) return std::nullopt;
+  if (probe.get("gpus").empty() || !local) return std::nullopt;
   const std::size_t choice = visible.size() == 1 ? 0 : *local;
-  if (choice >= visible.size()) return -1;
-  return number_in<int>(visible[choice]);  // nothing if the GPU is named by a UUID, which cannot be compared with
-                                           // numbers
+  return choice < visible.size() ? visible[choice] : "";
 }
 
 std::string part(const std::string& list, std::size_t number) {
@@ -53,33 +70,36 @@ std::string part(const std::string& list, std::size_t number) {
   return list.substr(begin, list.find(';', begin) - begin);
 }
 
-void check_distance(const Facts& probe, int gpu, Verdict& verdict) {
-  auto near = posix::CpuMask::parse(part(probe.get("gpus_near"), static_cast<std::size_t>(gpu)));
+void check_distance(const Facts& probe, const std::string& gpu, Verdict& verdict) {
+  const std::vector<std::string> installed = items_of(probe.get("gpus"));
+  const auto place = static_cast<std::size_t>(std::ranges::find(installed, gpu) - installed.begin());
+  if (place == installed.size()) return;  // only the driver knows where it is
+  auto near = posix::CpuMask::parse(part(probe.get("gpus_near"), place));
   auto own = posix::CpuMask::parse(probe.get("cpus"));
   if (!near || !own || near->empty() || own->empty() || near->overlaps(*own)) return;
   verdict.findings.push_back({Severity::note, probe.get("host"),
-                              "local rank " + probe.get("local_rank") + " on the processors near GPU " +
-                                  std::to_string(gpu) + " (" + near->to_string() + ")",
+                              "local rank " + probe.get("local_rank") + " on the processors near GPU " + gpu +
+                                  " (" + near->to_string() + ")",
                               "it is bound to " + own->to_string(),
-                              "bind by GPU: srun --gpu-bind=closest, jsrun's resource sets, or leave the binding to "
-                              "horovodrun"});
+                              "bind by GPU: srun --gpu-bind=closest, jsrun's resource sets, or let the launcher bind "
+                              "nothing: ranks bind themselves near to their GPUs then"});
 }
 
 void judge_node(const std::vector<const Facts*>& node, Verdict& verdict) {
-  std::map<int, std::string> taken;
+  std::map<std::string, std::string> taken;
   for (const Facts* probe : node) {
     auto gpu = gpu_of(*probe);
     const std::string rank = "local rank " + probe->get("local_rank");
     const std::string gpus = counted(items_of(probe->get("gpus")).size(), "GPU");
     if (!gpu) continue;
-    if (*gpu < 0)
+    if (gpu->empty())
       verdict.findings.push_back(
           {Severity::fault, probe->get("host"), "a GPU for each rank",
            rank + " has none: the node has " + gpus + ", visible: '" + probe->get("visible_gpus") + "'",
            "start no more ranks on a node than it has GPUs, or make all of them visible"});
     else if (auto [other, is_new] = taken.emplace(*gpu, rank); !is_new)
       verdict.findings.push_back({Severity::fault, probe->get("host"), "a GPU of its own for each rank",
-                                  rank + " and " + other->second + " take GPU " + std::to_string(*gpu),
+                                  rank + " and " + other->second + " take GPU " + *gpu,
                                   "do not set CUDA_VISIBLE_DEVICES to one GPU for all ranks; let the launcher give one "
                                   "to each (srun --gpus-per-task=1, jsrun -g 1), or unset it"});
     else check_distance(*probe, *gpu, verdict);
