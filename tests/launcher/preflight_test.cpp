@@ -145,8 +145,8 @@ TEST(Preflight, reads_which_gpus_a_rank_sees_as_the_driver_would) {
   for (const char* bus : {"01", "02"}) {
     const std::string folder = root + "/proc/driver/nvidia/gpus/0000:" + bus + ":00.0";
     std::filesystem::create_directories(folder);
-    std::ofstream(folder + "/information") << "Model: Some\nGPU UUID: GPU-" << bus << "\nDevice Minor: " << bus[1]
-                                           << "\n";
+    std::ofstream(folder + "/information")
+        << "Model: Some\nGPU UUID: GPU-" << bus << "\nDevice Minor: " << bus[1] << "\n";
     std::filesystem::create_directories(root + "/dev");
     std::ofstream(root + "/dev/nvidia" + bus[1]) << "";
   }

@@ -77,12 +77,12 @@ void check_distance(const Facts& probe, const std::string& gpu, Verdict& verdict
   auto near = posix::CpuMask::parse(part(probe.get("gpus_near"), place));
   auto own = posix::CpuMask::parse(probe.get("cpus"));
   if (!near || !own || near->empty() || own->empty() || near->overlaps(*own)) return;
-  verdict.findings.push_back({Severity::note, probe.get("host"),
-                              "local rank " + probe.get("local_rank") + " on the processors near GPU " + gpu +
-                                  " (" + near->to_string() + ")",
-                              "it is bound to " + own->to_string(),
-                              "bind by GPU: srun --gpu-bind=closest, jsrun's resource sets, or let the launcher bind "
-                              "nothing: ranks bind themselves near to their GPUs then"});
+  verdict.findings.push_back(
+      {Severity::note, probe.get("host"),
+       "local rank " + probe.get("local_rank") + " on the processors near GPU " + gpu + " (" + near->to_string() + ")",
+       "it is bound to " + own->to_string(),
+       "bind by GPU: srun --gpu-bind=closest, jsrun's resource sets, or let the launcher bind "
+       "nothing: ranks bind themselves near to their GPUs then"});
 }
 
 void judge_node(const std::vector<const Facts*>& node, Verdict& verdict) {
