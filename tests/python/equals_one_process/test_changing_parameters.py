@@ -356,6 +356,28 @@ def test_unused_on_all_ranks(equals_one_process, make, set_to_none, way):
     equals_one_process(train)
 
 
+@pytest.mark.parametrize("touch", ["clip", "zero in place", "value"])
+def test_unused_in_the_first_steps(equals_one_process, touch):
+    """broadcast_optimizer_state shows zero gradients. They stay zero when the program changes all gradients."""
+    def train(world):
+        model = world.network()
+        model.append(torch.nn.Linear(CLASSES, CLASSES))
+        optimizer = world.wrap(torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1), model)
+        for index, (x, y) in enumerate(world.batches()):
+            if touch == "zero in place":
+                model.zero_grad(set_to_none=False)
+            loss(model(x) if index > 2 else model[:-1](x), y).backward()
+            if touch == "clip":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            elif touch == "value":
+                torch.nn.utils.clip_grad_value_(model.parameters(), 0.02)
+            optimizer.step()
+            optimizer.zero_grad()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 @WAYS
 @OPTIMIZERS
 @pytest.mark.parametrize("clip", [False, True], ids=["", "after synchronize and clip"])

@@ -28,7 +28,7 @@ class _DistributedAdasumOptimizer:
     def step(self, closure=None, *args, **kwargs):
         self._opt_called = True  # learning rate schedulers look for this
         distributed = self._distributed
-        distributed.take_back_shown_gradients()
+        distributed.shown.take_back()
         self._listen()
         parameters = [(parameter, distributed.names.find(parameter))
                       for group in self.param_groups for parameter in group["params"]
@@ -44,7 +44,7 @@ class _DistributedAdasumOptimizer:
 
     def zero_grad(self, *args, **kwargs):
         distributed = self._distributed
-        distributed.take_back_shown_gradients()
+        distributed.shown.take_back()
         if distributed.passes.are_there:
             raise AssertionError("optimizer.zero_grad() was called after loss.backward() but before optimizer.step(): "
                                  "what the backward pass has computed would be lost")

@@ -6,7 +6,7 @@ import itertools
 import torch
 
 from horovod.common.process_sets import global_process_set
-from horovod.torch._tensors import DTYPES, gradient_dtype
+from horovod.torch._tensors import DTYPES
 from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
 
 
@@ -75,8 +75,7 @@ def show_zero_gradients(optimizer, parameters, model):
         if model is not None else set()
     for parameter in parameters:
         if parameter.requires_grad and parameter.grad is None and id(parameter) not in sparse:
-            parameter.grad = torch.zeros_like(parameter, dtype=gradient_dtype(parameter), requires_grad=False)
-            optimizer._distributed.shown.append((parameter, parameter.grad))
+            optimizer._distributed.shown.show(parameter)
 
 
 def _describe(optimizer, parameters):

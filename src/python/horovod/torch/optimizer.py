@@ -23,6 +23,7 @@ from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.functions import broadcast_object, show_zero_gradients
 from horovod.torch.gradients import Gradients, Settings
 from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_built, size
+from horovod.torch.shown_gradients import ShownGradients
 
 
 class _Names:
@@ -87,14 +88,8 @@ class _Distributed:
         self.gradients = None  # None without other ranks, or if steps are combined instead
         self.passes = None  # adasum_optimizer sets it
         self.should_synchronize = True
-        self.shown = []  # functions.show_zero_gradients sets it
+        self.shown = ShownGradients()
         self.let_go = lambda: None
-
-    def take_back_shown_gradients(self):
-        shown, self.shown = self.shown, []
-        for parameter, gradient in shown:
-            if parameter.grad is gradient and gradient._version == 0:
-                parameter.grad = None
 
 
 class _Shown:
@@ -138,7 +133,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         step() calls it. To change gradients before the step (clipping): call synchronize(), change them, then call
         step() within skip_synchronize().
         """
-        self._distributed.take_back_shown_gradients()
+        self._distributed.shown.take_back()
         if self._distributed.gradients is not None:
             self._distributed.gradients.synchronize(self.param_groups)
 
@@ -160,7 +155,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def step(self, closure=None, *args, **kwargs):
         self._opt_called = True  # learning rate schedulers look for this
         distributed, gradients = self._distributed, self._distributed.gradients
-        distributed.take_back_shown_gradients()
+        distributed.shown.take_back()
         if gradients is not None:
             if distributed.should_synchronize:
                 if not gradients.is_synchronized:
@@ -192,7 +187,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         return self._wrapped_class.step(self, *args, **kwargs)
 
     def zero_grad(self, *args, **kwargs):
-        self._distributed.take_back_shown_gradients()
+        self._distributed.shown.take_back()
         gradients = self._distributed.gradients
         if gradients is not None:
             if gradients.are_outstanding:
@@ -366,6 +361,7 @@ def _become_distributed(optimizer, combines_steps):
     """Gives the optimizer a class derived from its own. Returns the step method that the program had set on the
     object, or None."""
     if hasattr(type(optimizer), "_wrapped_class"):  # already distributed: a notebook's cell ran again
+        optimizer._distributed.shown.take_back()
         optimizer._distributed.let_go()
         optimizer.__class__ = _class_over(optimizer._wrapped_class, combines_steps)
         return optimizer._distributed.inner_step

@@ -1,0 +1,32 @@
+"""Zero gradients of parameters that have no gradient yet, for scripts that expect some."""
+import weakref
+
+import torch
+
+from horovod.torch._tensors import gradient_dtype
+from horovod.torch.gradient import on_gradient
+
+
+class ShownGradients:
+    """The zero gradients that a fresh optimizer shows. The first backward pass or step takes them back, so that the
+    optimizer makes no step with those that it has not computed."""
+
+    def __init__(self):
+        self._shown = []  # parameter, gradient, hook
+
+    def show(self, parameter):
+        parameter.grad = torch.zeros_like(parameter, dtype=gradient_dtype(parameter), requires_grad=False)
+        self._shown.append((parameter, parameter.grad, on_gradient(parameter, weakref.ref(self))))
+
+    def has_accumulated(self, tensor):
+        """The hook. Called when a backward pass has added to the gradient of a parameter."""
+        self.take_back(tensor)
+
+    def take_back(self, computed=None):
+        """Removes the gradients, but for the one that was computed and those to which the program has given values."""
+        shown, self._shown = self._shown, []
+        for parameter, gradient, hook in shown:
+            hook.remove()
+            # The version cannot tell: clipping and zero_grad(set_to_none=False) change it, and leave zeros.
+            if parameter.grad is gradient and gradient is not computed and not gradient.any():
+                parameter.grad = None
