@@ -33,6 +33,18 @@ def test_groups(equals_one_process, groups, views):
     equals_one_process(train)
 
 
+@pytest.mark.parametrize("views", [False, True], ids=["", "shared memory"])
+def test_fused_steps_of_a_parameter_that_is_not_contiguous(equals_one_process, views):
+    """A fused optimizer takes the memory of parameter and gradient as it is, so both must have the same strides."""
+    def train(world):
+        model = world.network()
+        model[0].weight = torch.nn.Parameter(model[0].weight.detach().t().contiguous().t())
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+        return loop(world, model, world.wrap(optimizer, model, gradient_views=views))
+
+    equals_one_process(train)
+
+
 @pytest.mark.parametrize("members", [[[0, 3]], [[0], [1, 2, 3]], [[3, 0], [2, 1]]], ids=str)
 def test_lists_of_parameters_as_groups(equals_one_process, members):
     def train(world):

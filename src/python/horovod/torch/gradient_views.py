@@ -57,8 +57,10 @@ class GradientViews:
 
 
 def _is_like(gradient, view):
-    """False if the program has given the parameter another shape or type, or moved it, since the views were made."""
-    return gradient.shape == view.shape and gradient.dtype == view.dtype and gradient.device == view.device
+    """False if the program has given the parameter another shape or type, or moved it, since the views were made.
+    Also false in another memory format: fused optimizers need the one that parameter and gradient share."""
+    return gradient.shape == view.shape and gradient.dtype == view.dtype and gradient.device == view.device \
+        and gradient.is_contiguous()
 
 
 class _Blocks:
