@@ -347,6 +347,76 @@ def test_a_dropped_batch_that_used_other_parameters(equals_one_process, zero_gra
     equals_one_process(train)
 
 
+@pytest.mark.fails_on_purpose
+@pytest.mark.parametrize("used_next", ["by one rank", "by all"])
+def test_a_dropped_batch_that_used_other_parameters_set_to_zero_in_place(equals_one_process, monkeypatch, used_next):
+    """A rank that sets a gradient to zero waits for those that lack it. The test accepts right numbers or an error that
+    names synchronize(), but not that the batches of different steps are averaged."""
+    monkeypatch.setattr("horovod.torch.gradients.PATIENCE_SECONDS", 0.1)
+
+    def train(world):
+        model = torch.nn.ModuleList(world.network() for _ in range(3))
+        optimizer = world.wrap(adam(model), model)
+        for step, (x, y) in enumerate(world.batches()):
+            outputs = [model[0](part) + (model[1 + (step + rank) % 2](part) if step == 4 or used_next != "by all" else 0)
+                       for rank, part, _ in world.parts(x, y)]
+            loss(torch.cat(outputs), y).backward()
+            if step != 4:
+                optimizer.synchronize() if world.distributed else None
+                with world.skip_synchronize(optimizer):
+                    optimizer.step()
+            model.zero_grad(set_to_none=False)
+        return model, optimizer
+
+    try:
+        equals_one_process(train, warns="waited")
+    except AssertionError as error:
+        assert "synchronize()" in str(error)
+
+
+@pytest.mark.parametrize("options", [dict(groups=2), dict(gradient_views=True), dict(op="Sum")], ids=str)
+def test_a_dropped_batch_set_to_zero_in_place_with_a_layer_unused(equals_one_process, options):
+    """Who sets a gradient of a group to zero completes the round, because the unused layer's gradient never comes."""
+    def train(world):
+        model = world.network()
+        model.append(torch.nn.Linear(2, 2))
+        is_sum = "op" in options
+        wrapping = {"op": world.hvd.Sum} if is_sum and world.distributed else options
+        optimizer = world.wrap(adam(model), model, **wrapping)
+        for step, (x, y) in enumerate(world.batches()):
+            (loss(model[:-1](x), y) / (world.size if is_sum else 1)).backward()
+            if step % 4 != 2:
+                optimizer.step()
+            model.zero_grad(set_to_none=False)
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_an_exception_on_one_rank_in_the_middle_of_its_backward_pass(equals_one_process, monkeypatch):
+    """All ranks drop the batch in place. One of them has not all gradients."""
+    monkeypatch.setattr("horovod.torch.gradients.PATIENCE_SECONDS", 0.1)
+
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        for step, (x, y) in enumerate(world.batches()):
+            hidden = model[:2](x)
+            is_bad = step in (3, 4, 10)
+            if is_bad and world.rank == world.size - 1:
+                hidden.register_hook(lambda gradient: 1 / 0)
+            try:
+                loss(model[2](hidden), y).backward()
+            except ZeroDivisionError:
+                pass
+            if not is_bad:
+                optimizer.step()
+            model.zero_grad(set_to_none=False)
+        return model, optimizer
+
+    equals_one_process(train, warns="waited")
+
+
 def test_an_exception_in_a_backward_pass(equals_one_process):
     """All ranks get an exception, as when memory is exhausted. They drop the batch and go on training."""
     def train(world):

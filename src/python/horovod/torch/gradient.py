@@ -60,7 +60,7 @@ class Gradient:
             return  # an earlier hook of the program has removed the gradient
         number = _number_of_backward_pass()
         if number != self.of_all.backward_pass:
-            self.of_all.begin_backward_pass(number)
+            self.of_all.begin_backward_pass(number, self)
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
         if self.result is not None and self.settings.op == Sum:
@@ -245,6 +245,7 @@ class Gradient:
 
     def settle(self):
         """Waits for the result, because code uses the gradient before the round has ended."""
+        self.of_all.note_use()
         if self.group is not None and not self.group.is_started:
             self.of_all.complete_group(self)
         tensor, handle = self.tensor, self._handle()
@@ -321,6 +322,14 @@ class Gradient:
             return found is not self.tensor
         seen = self.seen or self.given
         return seen is not None and found is not seen()
+
+    def was_zeroed(self, is_added_to):
+        """True if the program has set the result to zero in place. is_added_to: a backward pass has added to it since,
+        so that only its version tells."""
+        found = self.parameter.grad
+        if not self.is_done or self.seen is None or found is not self.seen():
+            return False
+        return version_of(found) > self.used_version + 1 if is_added_to else not found.any()
 
     def discard(self):
         """Called when the program does not want the gradient of this round. The count of passes begins anew."""

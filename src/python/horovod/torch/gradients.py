@@ -68,6 +68,7 @@ class Gradients:
         self._filled = []  # gradients that only other ranks have
         # How the program uses gradients before the step, when this rank or another one lacks some.
         self.was_used = False  # in this round, outside of a backward pass
+        self.was_read = False  # likewise, also if this rank lacks nothing
         self.comes_in_parts = False  # once more gradients came after such a use
         self._has_waited_in_vain = False
         self.failures = []  # failures of gradients that were used early
@@ -187,12 +188,12 @@ class Gradients:
             self._presence.forget()
             self._end_round()
 
-    def begin_backward_pass(self, number):
-        """Called by the first hook of a backward pass. The program may have dropped what earlier passes have
-        submitted."""
+    def begin_backward_pass(self, number, first):
+        """Called by the first hook of a backward pass, that of the Gradient `first`. The program may have dropped what
+        earlier passes have submitted."""
         self.backward_pass = number
-        if self.submitted and all(gradient.was_taken_away() for gradient in self._all
-                                  if gradient.tensor is not None or gradient.is_done):
+        if self.submitted and all(gradient.was_taken_away() or self.was_read and gradient.was_zeroed(gradient is first)
+                                  for gradient in self._all if gradient.tensor is not None or gradient.is_done):
             self.drop()
 
     def prepare_to_join(self):
@@ -233,6 +234,10 @@ class Gradients:
         except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
         self._collect(failures, is_dropped)
+
+    def note_use(self):
+        """Runs before code uses a gradient in the middle of a round."""
+        self.was_read = self.was_read or not _is_in_backward()
 
     def wait_for_others(self, gradient):
         """Runs before code uses a gradient in the middle of a round.
@@ -435,7 +440,7 @@ class Gradients:
         self.kinds[:] = bytes([DENSE]) * len(self.kinds)
         self._presence.is_told = False
         self.submitted = 0
-        self.is_closed = self.was_used = False
+        self.is_closed = self.was_used = self.was_read = False
         self._lacking = None
         self.failures = []
 
