@@ -156,6 +156,47 @@ def test_a_group_that_is_taken_away(equals_one_process):
     equals_one_process(train)
 
 
+def test_parameters_of_a_group_that_are_frozen_and_taken_away(equals_one_process):
+    """The clipping completes the round, with the parameters that the step finds to be taken away."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD([{"params": model[0].parameters()}, {"params": model[2].parameters()}],
+                                               lr=0.1, momentum=0.9), model, groups=1)
+        for index, (x, y) in enumerate(world.batches()):
+            optimizer.zero_grad()
+            if index == 7:
+                del optimizer.param_groups[0]
+                model[0].requires_grad_(False)
+                model[0].zero_grad()
+            loss(model(x), y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_a_group_added_when_one_rank_has_used_gradients_of_the_step(equals_one_process):
+    """That rank has reported which gradients it has of the parameters before; the others have not."""
+    def train(world):
+        model = world.network()
+        model.append(world.network(torch.nn.Linear, CLASSES, CLASSES))
+        optimizer = world.wrap(torch.optim.SGD(model[:-1].parameters(), lr=0.1, momentum=0.9), model)
+        for index, (x, y) in enumerate(world.batches()):
+            loss(model(x), y).backward()
+            if world.rank == 0:
+                model[0].weight.grad.norm().item()
+            if index == 7:
+                optimizer.add_param_group({"params": model[-1].parameters()})
+            if index < 7:
+                model[-1].zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_groups_taken_away_and_added(equals_one_process, named):
     """What joins may come to a place where another parameter was before."""

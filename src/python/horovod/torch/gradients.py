@@ -22,7 +22,7 @@ from horovod.torch.gradient import Gradient
 from horovod.torch.gradient_group import Group
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandoned
-from horovod.torch.mpi_ops import Average, Sum
+from horovod.torch.mpi_ops import Average, Max, Sum, allreduce_
 
 # A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
 # the others what it has, so that the other rank can take part.
@@ -65,7 +65,7 @@ class Gradients:
         # Gradients that this rank lacked when it closed the round. None before that, and once it knows which gradients
         # the other ranks have.
         self._lacking = None
-        self._filled = []  # gradients that only other ranks have
+        self._filled = []  # gradients that only other ranks have, with the kind that these have
         # How the program uses gradients before the step, when this rank or another one lacks some.
         self.was_used = False  # in this round, outside of a backward pass
         self.was_read = False  # likewise, also if this rank lacks nothing
@@ -93,6 +93,9 @@ class Gradients:
             self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
 
     def _adopt(self, param_groups):
+        if self._has_names and self._all and self._has_any_rank_told():
+            self.close()  # all ranks tell for which of the parameters so far they have gradients
+            self.is_closed = False  # this round goes on with the new ones
         self._presence.forget()
         self._presence.hear()  # an exchange of the last round may still be under way
         known = {id(gradient.parameter): gradient for gradient in self._all}
@@ -105,9 +108,16 @@ class Gradients:
                     self._unhooked.append(gradient)
                 self._all.append(gradient)
         self._sort()
+        self._filled = [(gradient, kind) for gradient, kind in self._filled if id(gradient.parameter) not in known]
         for gradient in known.values():
             self._unhooked = [other for other in self._unhooked if other is not gradient]
             gradient.let_go()  # may wait, and then tells the others about the remaining gradients
+
+    def _has_any_rank_told(self):
+        """True if some rank, which has used gradients early, has told the others about those of this round."""
+        found = torch.tensor([self._presence.is_told], dtype=torch.uint8, device="cpu")
+        name, process_set = self.names.of("new parameters"), self.settings.process_set
+        return allreduce_(found, None, name, Max, process_set=process_set).item()
 
     def take_names(self):
         """From now on the ranks can match the gradients by name. A second call changes nothing."""
@@ -358,7 +368,7 @@ class Gradients:
             # The members of a group are reduced together, also those that no rank has.
             if kind != NONE or gradient.group is not None and gradient.group.is_in(kinds):
                 gradient.start_with_nothing(kind or DENSE)
-                self._filled.append(gradient)
+                self._filled.append((gradient, kind))
 
     def _collect(self, failures, is_dropped):
         handles = [gradient.handle for gradient in self._all if gradient.handle is not None]
@@ -418,11 +428,10 @@ class Gradients:
         """Sets the gradients that only other ranks had computed. True if there are any."""
         if not self._filled:
             return False
-        kinds = self._presence.hear()
         found = False
         filled, self._filled = self._filled, []
-        for gradient in filled:
-            if kinds[gradient.place] != NONE:
+        for gradient, kind in filled:
+            if kind != NONE:
                 gradient.parameter.grad = gradient.tensor
                 found = True
             else:
