@@ -161,6 +161,30 @@ def test_synchronize_and_then_a_plain_step(equals_one_process, op):
     equals_one_process(train, warns="optimizer.step() called without optimizer.skip_synchronize()")
 
 
+@pytest.mark.parametrize("gradients", ["of one of two passes", "of some ranks", "of the script"])
+def test_skip_synchronize_without_synchronize(equals_one_process, gradients):
+    """The step is not made with gradients of a rank's own."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(sgd(model), model, backward_passes_per_step=2 if gradients == "of one of two passes" else 1)
+        for x, y in world.batches():
+            optimizer.zero_grad()
+            parts = world.parts(x, y)
+            if gradients == "of some ranks":
+                parts = [part for part in parts if part[0] == 0]
+            value = sum(loss(model(x), y) for _, x, y in parts) / (1 if world.distributed else world.ranks)
+            if gradients == "of the script":
+                for parameter, found in zip(model.parameters(), torch.autograd.grad(value, model.parameters())):
+                    parameter.grad = found
+            elif parts:
+                value.backward()
+            with world.skip_synchronize(optimizer):
+                optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 def test_synchronize_twice(equals_one_process):
     def train(world):
         model = world.network()

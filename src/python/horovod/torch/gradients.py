@@ -51,6 +51,7 @@ class Gradients:
         self.is_plain = False  # gradients are reduced in their own memory
         self.is_synchronized = False  # synchronize() was called, and no gradient has been computed since
         self.is_ahead = False  # the gradient scaler has called synchronize(), not the program
+        self.hold_results = False  # since the last round the program has not called zero_grad()
         self._is_submitting = False
         self.is_closed = False  # this rank has told the others which gradients it has in this round
         self.submitted = 0
@@ -189,9 +190,15 @@ class Gradients:
         return self.submitted > 0 and any(gradient.tensor is not None and not gradient.was_taken_away()
                                           for gradient in self._all)
 
+    @property
+    def are_own(self):
+        """True if this rank has, or may have, gradients of its own that the step must not be made with."""
+        return not self.is_synchronized and (self.submitted > 0 or not self.hold_results
+                                             or any(gradient.kept_back for gradient in self._all))
+
     def begin_round(self):
         """Called when the program has removed the gradients or set them to zero."""
-        self.is_synchronized = False
+        self.is_synchronized = self.hold_results = False
         if self.submitted:
             self.drop()
         elif self.settings.passes > 1:
@@ -385,6 +392,7 @@ class Gradients:
                 self._land(failures)
             self._check_steps(failures)
             self._end_round()
+            self.hold_results = not is_dropped
             if not is_dropped:
                 self._remember_results()
         if failures:

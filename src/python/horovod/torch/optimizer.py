@@ -167,6 +167,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                                   "optimizer.synchronize(). This can cause training slowdown. You may want to consider "
                                   "using optimizer.skip_synchronize() context if you use optimizer.synchronize() in "
                                   "your code.", stacklevel=2)
+            elif not callable(closure) and gradients.are_own:
+                self.synchronize()  # the program has not done it
             gradients.is_synchronized = gradients.is_ahead = False
             gradients.steps += 1
             if callable(closure):
@@ -247,10 +249,11 @@ def _of_all_ranks(optimizer, closure):
     @functools.wraps(closure)
     def compute():
         loss = closure()
+        gradients = distributed.gradients
+        if not gradients.is_synchronized if distributed.should_synchronize else gradients.are_own:
+            optimizer.synchronize()
         if distributed.should_synchronize:
-            if not distributed.gradients.is_synchronized:
-                optimizer.synchronize()
-            distributed.gradients.is_synchronized = False
+            gradients.is_synchronized = False
         return _averaged(loss, distributed)
 
     return compute
