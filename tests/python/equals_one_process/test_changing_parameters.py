@@ -312,7 +312,8 @@ def test_gradients_of_another_type_than_the_parameters(equals_one_process, used,
     equals_one_process(train, rtol=0.02, atol=0.02)
 
 
-def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):
+@pytest.mark.parametrize("clip", [False, True], ids=["", "clip"])
+def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process, clip):
     """Libraries do this when they prune a layer or resize an embedding."""
     def train(world):
         model = world.network()
@@ -325,10 +326,33 @@ def test_a_parameter_that_is_put_in_the_place_of_another(equals_one_process):
                 group["params"] = [new if parameter is old else parameter for parameter in group["params"]]
                 optimizer.state[new] = optimizer.state.pop(old)
             optimizer.zero_grad()
-            step(model, optimizer, batch)
+            loss(model(batch[0]), batch[1]).backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
         return model, optimizer
 
     equals_one_process(train)
+
+
+@pytest.mark.fails_on_purpose
+def test_a_parameter_that_joins_unseen_before_gradients_are_clipped(equals_one_process):
+    """The optimizer finds it in the step. Until then its gradient is this rank's own, and so is the norm over all."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        for index, (x, y) in enumerate(world.batches(5)):
+            if index == 2:
+                model[2].weight = torch.nn.Parameter(model[2].weight.detach() * 0.5)
+                optimizer.param_groups[0]["params"] = list(model.parameters())
+            loss(model(x), y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+            optimizer.zero_grad()
+        return model
+
+    with pytest.raises(AssertionError, match=r"joined the optimizer since.* Call optimizer.synchronize\(\)"):
+        equals_one_process(train)
 
 
 def test_parameters_whose_values_are_replaced(equals_one_process):

@@ -299,19 +299,21 @@ class Gradient:
                 "Call optimizer.synchronize() first, and step() within optimizer.skip_synchronize(); to discard the "
                 "gradients of a step, call optimizer.zero_grad() after optimizer.synchronize().")
 
-    def check_early_use(self, others_have_more):
+    def check_early_use(self, others_have_more, some_join_late):
         """Runs at the end of the round, for a gradient whose result the program used before that. Raises RuntimeError
-        if the program has changed or replaced the gradient although other ranks have gradients that this rank lacks."""
+        if the program has changed or replaced the gradient although other ranks have gradients that this rank lacks, or
+        although it had gradients of its own of parameters that joined later."""
         tensor = self.parameter.grad
         if type(tensor) is InFlight:  # another optimizer has this gradient in flight
             in_flight_with(tensor).settle()
-        elif others_have_more and self.seen is not None and (
+        elif (others_have_more or some_join_late) and self.seen is not None and (
                 tensor is not self.seen() or version_of(tensor) != self.used_version):
+            when = "when this rank did not have gradients of all parameters that other ranks have" if others_have_more \
+                else "when the gradients of parameters that have joined the optimizer since were not averaged yet"
             raise RuntimeError(
-                f"The gradient of {self.name!r} was changed before step(), when this rank did not have gradients of "
-                f"all "
-                "parameters that other ranks have: a norm over them would not have been the same on all ranks. Call "
-                "optimizer.synchronize() before gradients are changed, and step() within optimizer.skip_synchronize().")
+                f"The gradient of {self.name!r} was changed before step(), {when}: a norm over them would not have been "
+                "the same on all ranks. Call optimizer.synchronize() before gradients are changed, and step() within "
+                "optimizer.skip_synchronize().")
 
     def was_taken_away(self):
         """True if the program has removed the gradient that was submitted in this round, or has replaced it."""

@@ -70,6 +70,7 @@ class Gradients:
         # How the program uses gradients before the step, when this rank or another one lacks some.
         self.was_used = False  # in this round, outside of a backward pass
         self.was_read = False  # likewise, also if this rank lacks nothing
+        self.some_join_late = False  # a parameter has joined with a gradient, when others had been submitted
         self.comes_in_parts = False  # once more gradients came after such a use
         self._has_waited_in_vain = False
         self.failures = []  # failures of gradients that were used early
@@ -107,6 +108,7 @@ class Gradients:
                 if gradient is None:
                     gradient = Gradient(parameter, self.names.find(parameter), self)
                     self._unhooked.append(gradient)
+                    self.some_join_late |= self.submitted > 0 and parameter.grad is not None
                 self._all.append(gradient)
         self._sort()
         self._filled = [(gradient, kind) for gradient, kind in self._filled if id(gradient.parameter) not in known]
@@ -405,7 +407,7 @@ class Gradients:
                 if gradient.tensor is not None:
                     gradient.take_result()
                 elif gradient.is_done:
-                    gradient.check_early_use(others_have_more)
+                    gradient.check_early_use(others_have_more, self.some_join_late)
             except (RuntimeError, ValueError) as error:  # raised after all others have landed
                 failures.append(error)
 
@@ -457,7 +459,7 @@ class Gradients:
         self.kinds[:] = bytes([DENSE]) * len(self.kinds)
         self._presence.is_told = False
         self.submitted = 0
-        self.is_closed = self.was_used = self.was_read = False
+        self.is_closed = self.was_used = self.was_read = self.some_join_late = False
         self._lacking = None
         self.failures = []
 

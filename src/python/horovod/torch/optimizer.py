@@ -198,6 +198,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                     "optimizer.synchronize(). This is prohibited as it can cause a race condition. To discard these "
                     "gradients, call optimizer.synchronize() first.")
             gradients.begin_round()
+            gradients.follow(self.param_groups)
         self._wrapped_class.zero_grad(self, *args, **kwargs)
 
     def add_param_group(self, param_group):
