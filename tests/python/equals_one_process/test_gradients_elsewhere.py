@@ -393,6 +393,25 @@ def test_a_dropped_batch_set_to_zero_in_place_with_a_layer_unused(equals_one_pro
     equals_one_process(train)
 
 
+def test_an_exception_in_a_forward_pass_of_one_rank(equals_one_process):
+    """All ranks drop the batch. The one rank has no gradients, so all of them complete the round before."""
+    def train(world):
+        model = world.network()
+        optimizer = world.wrap(adam(model), model)
+        for step, (x, y) in enumerate(world.batches()):
+            is_bad = step in (3, 4, 10)
+            if not is_bad or world.rank == 0:
+                loss(model(x), y).backward()
+            world.synchronize(optimizer)
+            if not is_bad:
+                with world.skip_synchronize(optimizer):
+                    optimizer.step()
+            optimizer.zero_grad()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 def test_an_exception_on_one_rank_in_the_middle_of_its_backward_pass(equals_one_process, monkeypatch):
     """All ranks drop the batch in place. One of them has not all gradients."""
     monkeypatch.setattr("horovod.torch.gradients.PATIENCE_SECONDS", 0.1)

@@ -65,6 +65,28 @@ def test_gradient_predivide_factor(equals_one_process, factor):
     equals_one_process(train)
 
 
+@pytest.mark.parametrize("clip", ["before", "after"])
+@pytest.mark.parametrize("op", ["Average", "Sum"])
+def test_a_state_loaded_between_backward_and_step(equals_one_process, op, clip):
+    """The gradients stay, and are not reduced again."""
+    def train(world):
+        model = world.network()
+        options = {"op": getattr(world.hvd, op)} if world.distributed else {}
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model, **options)
+        for x, y in world.batches():
+            (loss(model(x), y) / (world.size if op == "Sum" else 1)).backward()
+            if clip == "before":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.load_state_dict(optimizer.state_dict())
+            if clip == "after":
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 def test_sum_with_a_smaller_rate(equals_one_process, hvd):
     def train(world):
         model = world.network()

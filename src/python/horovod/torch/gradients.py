@@ -193,6 +193,12 @@ class Gradients:
                                           for gradient in self._all)
 
     @property
+    def are_there(self):
+        """True if there are gradients of this round that the program has not taken away."""
+        return self.submitted > 0 and any(not gradient.was_taken_away() for gradient in self._all
+                                          if gradient.tensor is not None or gradient.is_done)
+
+    @property
     def are_own(self):
         """True if this rank has, or may have, gradients of its own that the step must not be made with."""
         return not self.is_synchronized and (self.submitted > 0 or not self.hold_results

@@ -209,9 +209,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, *args, **kwargs):
         gradients = self._distributed.gradients
         if gradients is not None:
-            if gradients.are_outstanding:
+            if gradients.are_there:
                 self.synchronize()  # else results in flight would land in gradients of the next step
-            gradients.begin_round()
+                gradients.is_ahead = True
+            elif not gradients.is_synchronized:
+                gradients.begin_round()
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
 
     def __reduce_ex__(self, protocol):
