@@ -358,7 +358,8 @@ def test_a_dropped_batch_that_used_other_parameters_set_to_zero_in_place(equals_
         model = torch.nn.ModuleList(world.network() for _ in range(3))
         optimizer = world.wrap(adam(model), model)
         for step, (x, y) in enumerate(world.batches()):
-            outputs = [model[0](part) + (model[1 + (step + rank) % 2](part) if step == 4 or used_next != "by all" else 0)
+            is_used = step == 4 or used_next == "by one rank"
+            outputs = [model[0](part) + (model[1 + (step + rank) % 2](part) if is_used else 0)
                        for rank, part, _ in world.parts(x, y)]
             loss(torch.cat(outputs), y).backward()
             if step != 4:

@@ -166,7 +166,8 @@ def test_skip_synchronize_without_synchronize(equals_one_process, gradients):
     """The step is not made with gradients of a rank's own."""
     def train(world):
         model = world.network()
-        optimizer = world.wrap(sgd(model), model, backward_passes_per_step=2 if gradients == "of one of two passes" else 1)
+        passes = 2 if gradients == "of one of two passes" else 1
+        optimizer = world.wrap(sgd(model), model, backward_passes_per_step=passes)
         for x, y in world.batches():
             optimizer.zero_grad()
             parts = world.parts(x, y)

@@ -308,11 +308,12 @@ class Gradient:
             in_flight_with(tensor).settle()
         elif (others_have_more or some_join_late) and self.seen is not None and (
                 tensor is not self.seen() or version_of(tensor) != self.used_version):
-            when = "when this rank did not have gradients of all parameters that other ranks have" if others_have_more \
-                else "when the gradients of parameters that have joined the optimizer since were not averaged yet"
+            when = "when this rank did not have gradients of all parameters that other ranks have"
+            if not others_have_more:
+                when = "when the gradients of parameters that have joined the optimizer since were not averaged yet"
             raise RuntimeError(
-                f"The gradient of {self.name!r} was changed before step(), {when}: a norm over them would not have been "
-                "the same on all ranks. Call optimizer.synchronize() before gradients are changed, and step() within "
+                f"The gradient of {self.name!r} was changed before step(), {when}: a norm over them would not have "
+                "been the same on all ranks. Call optimizer.synchronize() before gradients are changed, and step() within "
                 "optimizer.skip_synchronize().")
 
     def was_taken_away(self):

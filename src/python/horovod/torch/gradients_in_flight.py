@@ -4,7 +4,8 @@ From its submission until its result is there, a gradient is of the class InFlig
 memory, but torch calls this module before it uses the tensor. Therefore clipping, the program's own hooks and gradient
 scalers see the reduced gradient, and never change memory that is being reduced. C++ code that reads the tensor
 otherwise (torch.vmap, torch.func.grad, torch.tensor, torch.asarray, TorchScript, extensions) does not wait, nor does
-code that uses a numpy array or an older view of the tensor. Changes by such code are noticed only if they increase the tensor's version.
+code that uses a numpy array or an older view of the tensor. Changes by such code are noticed only if they increase the
+tensor's version.
 """
 import torch
 
