@@ -312,8 +312,8 @@ class Gradient:
             if not others_have_more:
                 when = "when the gradients of parameters that have joined the optimizer since were not averaged yet"
             raise RuntimeError(
-                f"The gradient of {self.name!r} was changed before step(), {when}: a norm over them would not have "
-                "been the same on all ranks. Call optimizer.synchronize() before gradients are changed, and step() within "
+                f"The gradient of {self.name!r} was changed before step(), {when}: a norm over them would not be the "
+                "same on all ranks. Call optimizer.synchronize() before gradients are changed, and step() within "
                 "optimizer.skip_synchronize().")
 
     def was_taken_away(self):
