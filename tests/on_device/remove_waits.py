@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Removes each wait between streams, and each look of the host at an event, one at a time from a copy of the sources,
+and expects that a test fails each time.
+
+usage: tests/on_device/remove_waits.py [--list] [SITE ...]      SITE: FILE:LINE, as --list prints it
+
+Needs what `tests/run --preset release --label unit` sets up. Takes about a minute for each place."""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ["src/runtime", "src/collectives"]
+# (void): such a call only says who is to be woken.
+CALL = re.compile(r"(?<!\(void\))\b(?:device_|device\((?:[^()]|\([^()]*\))*\))(?:\.|->)(wait|query)\(")
+WITHOUT = {"wait": "Status{}", "query": "Result<bool>(true)"}
+TESTS = ["test_runtime", "test_conformance", "test_on_device"]
+FILTERS = {
+    "test_runtime": "*DeviceBatch*:RandomDevicePrograms*",
+    "test_conformance": "*Device*",
+    "test_on_device": "-OnDeviceInProcesses*",
+}
+
+
+class Place:
+    """One call in the sources."""
+
+    def __init__(self, path: pathlib.Path, text: str, match: re.Match[str]) -> None:
+        self.path = path
+        self.begin = match.start()
+        self.end = match.end()
+        depth = 1
+        while depth > 0:
+            depth += {"(": 1, ")": -1}.get(text[self.end], 0)
+            self.end += 1
+        self.kind = match.group(1)
+        self.line = text.count("\n", 0, self.begin) + 1
+        self.call = " ".join(text[self.begin : self.end].split())
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}"
+
+
+def places() -> list[Place]:
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.cpp")):
+            text = path.read_text()
+            found += [Place(path, text, match) for match in CALL.finditer(text)]
+    return found
+
+
+def build(tree: pathlib.Path) -> bool:
+    ninja = ["ninja", "-C", str(tree / "build/release"), *TESTS]
+    return subprocess.run(ninja, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def first_failure(tree: pathlib.Path) -> str | None:
+    """Runs the tests; returns the name of one that fails, None if all pass."""
+    for test in TESTS:
+        command = [str(tree / "build/release/tests" / test), f"--gtest_filter={FILTERS[test]}"]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        except subprocess.TimeoutExpired:
+            return f"{test} (does not end)"
+        if run.returncode != 0:
+            failed = re.findall(r"^\[  FAILED  \] (\S+)", run.stdout, re.MULTILINE)
+            return failed[-1].rstrip(",") if failed else f"{test} (ends with {run.returncode})"
+    return None
+
+
+def remove_each(chosen: list[Place], tree: pathlib.Path) -> int:
+    survivors = 0
+    for place in chosen:
+        text = place.path.read_text()
+        target = tree / place.path.relative_to(ROOT)
+        target.write_text(text[: place.begin] + WITHOUT[place.kind] + text[place.end :])
+        if not build(tree):
+            sys.exit(f"{place.name}: does not compile without {place.call}")
+        failure = first_failure(tree)
+        target.write_text(text)
+        survivors += failure is None
+        print(f"{place.name:45} {place.call:60} {failure or 'NO TEST FAILS'}", flush=True)
+    return survivors
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the places and end")
+    parser.add_argument("sites", nargs="*")
+    arguments = parser.parse_args()
+    all_places = places()
+    unknown = set(arguments.sites) - {place.name for place in all_places}
+    if unknown:
+        parser.error(f"no wait is at {', '.join(sorted(unknown))}; --list prints where they are")
+    chosen = [place for place in all_places if not arguments.sites or place.name in arguments.sites]
+    if arguments.list:
+        print("\n".join(f"{place.name:45} {place.call}" for place in chosen))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="without-waits-") as folder:
+        tree = pathlib.Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns("build", ".git", ".venv*"))
+        configure = ["cmake", "--preset", "release", "-DHVD_BUILD_PYTHON=OFF"]
+        subprocess.run(configure, cwd=tree, stdout=subprocess.DEVNULL, check=True)
+        if not build(tree):
+            sys.exit("the sources as they are do not compile")
+        if failure := first_failure(tree):
+            sys.exit(f"{failure} fails with all waits in place")
+        survivors = remove_each(chosen, tree)
+    print(f"{len(chosen)} removed, {survivors} of them without a failing test")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
