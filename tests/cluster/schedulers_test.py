@@ -20,6 +20,7 @@ DOCS = os.path.join(HERE, "..", "..", "docs")
 BUILD = os.path.realpath(sys.argv[1])
 HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
 RANK = os.path.join(BUILD, "tests", "bootstrap_rank")
+PLACEMENT = os.path.join(BUILD, "tests", "placement_rank")
 NEEDS_PMIX = unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "libhorovod_pmix.so")), "built without PMIx")
 
 
@@ -121,6 +122,14 @@ class InAJobOfSlurm(SchedulersTest):
         for options, hosts in ((("-N2", "-n4", "--ntasks-per-node=2"), "n1,n1,n2,n2"), (("-N2", "-n3"), "n1,n1,n2"),
                                (("-N1", "-n1", "-w", "n1", ":", "-N1", "-n2", "-w", "n2"), "n1,n2,n2")):
             result = self.in_allocation(options, HOROVODRUN, RANK, "pmix", "2", hosts)
+            self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_ranks_of_srun_bind_themselves_near_to_their_gpus(self):
+        one_each = "taskset -c $SLURM_LOCALID "  # as `srun --cpu-bind=cores` would: this Slurm cannot bind
+        for mask in ("", one_each) if os.sched_getaffinity(0) >= {0, 1} else ("",):
+            rank = self.script(f'exec {mask}{PLACEMENT} "$@"')
+            result = self.in_allocation(("-N2", "-n4", "--ntasks-per-node=2"), "srun", "--mpi=pmix", rank,
+                                        os.path.join(self.folder, "gpus"), "2")
             self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_tasks_of_an_array_are_jobs_of_their_own(self):

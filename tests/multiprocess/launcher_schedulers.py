@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STANDINS = os.path.join(HERE, "..", "fixtures", "schedulers")
 DOCS = os.path.join(HERE, "..", "..", "docs")
 RANK = os.environ["HVD_BOOTSTRAP_RANK"]
+PLACEMENT = os.path.join(os.path.dirname(RANK), "placement_rank")
 HAS_PMIX = os.path.exists(os.path.join(os.path.dirname(HOROVODRUN), "..", "lib", "libhorovod_pmix.so"))
 NEEDS_PMIX = unittest.skipUnless(HAS_PMIX, "built without PMIx")
 NEEDS_HYDRA = unittest.skipUnless(shutil.which("mpiexec.hydra"),
@@ -43,6 +44,10 @@ class JobTest(unittest.TestCase):
 
     def check_that_ranks_meet(self, bootstrap, *arguments):
         result = self.in_job("-np", "4", *arguments, RANK, bootstrap, "1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def check_that_ranks_bind_themselves(self):
+        result = self.in_job("-np", "2", PLACEMENT, os.path.join(self.folder, "gpus"), "2")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def check_that_all_comes_through(self):
@@ -118,6 +123,7 @@ class InAJobOfLsf(JobTest):
 
     def test_ranks_are_started_by_jsrun_and_meet(self):
         self.check_that_ranks_meet("pmix")
+        self.check_that_ranks_bind_themselves()
 
     def test_all_that_ranks_read_and_write_comes_through(self):
         self.check_that_all_comes_through()
@@ -230,6 +236,7 @@ class InAJobOfPbs(JobTest):
         self.assertEqual(sorted(result.stdout.splitlines()),
                          [f"[{rank}]<stdout>:{rank} {rank % 2}" for rank in range(4)], result.stderr)
         self.check_that_ranks_meet("pmix")
+        self.check_that_ranks_bind_themselves()
 
     def test_goes_back_into_the_queue_by_qrerun(self):
         self.check_that_it_is_put_back("qrerun 9.server", "qrerun: Unauthorized Request  9.server")
@@ -257,6 +264,7 @@ class InAnInstanceOfFlux(JobTest):
 
     def test_ranks_are_started_by_flux_run_and_meet(self):
         self.check_that_ranks_meet("pmi")
+        self.check_that_ranks_bind_themselves()
 
     def test_all_that_ranks_read_and_write_comes_through(self):
         self.check_that_all_comes_through()
