@@ -1,7 +1,7 @@
-// A rank on a machine with made-up GPUs (`placement_rank FOLDER GPUS`: the folder gets the driver's files for so many
-// A rank on a machine with made-up GPUs (`placement_rank FOLDER GPUS`: the folder gets the files of a driver of so many):
-// is it bound within the processors that its launcher gave it, apart from its neighbours, and does it know its
+// A rank on a machine with made-up GPUs (`placement_rank FOLDER GPUS`: the folder gets the files of a driver with so
+// many): is it bound within the processors that its launcher gave it, apart from its neighbours, and does it know its
 // GPU?
+#include <sched.h>
 
 #include <cstdint>
 #include <cstdio>
