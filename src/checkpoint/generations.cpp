@@ -59,11 +59,15 @@ Result<Generations> generations_in(const std::string& folder) {
   for (const std::string& name : posix::names_in(folder)) {
     if (!is_name_of_checkpoint(name)) continue;
     std::string path = folder + "/" + name;
-    if (::access(path.c_str(), F_OK) != 0) continue;  // removed meanwhile, or a link that leads nowhere
+    struct stat about {};
+    const bool has_our_name = is_name_of_step(name);
+    // removed meanwhile, or a link that leads nowhere; a step's link says that there was a checkpoint
+    if ((has_our_name ? ::lstat(path.c_str(), &about) : ::stat(path.c_str(), &about)) != 0) continue;
     auto header = read_header(path);
     if (header) found.whole.push_back({path, *header});
-    // A file of another program is no checkpoint, but one that a newer Horovod wrote is.
-    else if (header.error().code != ErrorCode::invalid_argument)
+    // A file of another program is no checkpoint, but one that a newer Horovod wrote is. Nothing else than a checkpoint
+    // is expected under the name of a step, where a Checkpointer would replace it.
+    else if (has_our_name || header.error().code != ErrorCode::invalid_argument)
       found.damaged.push_back({path, header.error().message});
   }
   std::stable_sort(found.whole.begin(), found.whole.end(), [](const Generation& a, const Generation& b) {

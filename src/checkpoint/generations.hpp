@@ -23,7 +23,7 @@ struct Damaged {
 };
 struct Generations {
   std::vector<Generation> whole;  // checkpoints whose headers are valid, newest first
-  std::vector<Damaged> damaged;   // files with a checkpoint's name whose header is invalid
+  std::vector<Damaged> damaged;   // checkpoints whose header is invalid, and steps' names without any checkpoint
 };
 
 // Returns text such as "folder/step-000000001200.h5".

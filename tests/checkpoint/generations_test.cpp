@@ -136,6 +136,20 @@ TEST_F(GenerationsOfAFolder, are_none_in_a_folder_of_other_files) {
   EXPECT_NE(none.error().message.find("has no checkpoint"), std::string::npos) << none.error().message;
 }
 
+TEST_F(GenerationsOfAFolder, of_a_step_are_damaged_where_nothing_of_a_checkpoint_is_in_them) {
+  save("step-000000000001.h5", 1);
+  write_bytes("step-000000000002.h5", std::string(2 * header_bytes, 'x'));
+  std::filesystem::create_symlink("nowhere", path("step-000000000003.h5"));
+  EXPECT_EQ(newest(), 1);
+  EXPECT_NE(told_.find("step-000000000002.h5 is no checkpoint of Horovod"), std::string::npos) << told_;
+  EXPECT_NE(told_.find("step-000000000003.h5 cannot be opened"), std::string::npos) << told_;
+  std::filesystem::remove(path("step-000000000001.h5"));
+  auto none = open_newest(*library_, folder_, true, [](const std::string&) {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::system);  // a Checkpointer would begin anew if it were invalid_argument
+  EXPECT_NE(none.error().message.find("has no whole checkpoint"), std::string::npos) << none.error().message;
+}
+
 TEST_F(GenerationsOfAFolder, of_a_newer_layout_are_named_where_they_are_passed_over) {
   save("step-000000000001.h5", 1);
   Header newer;
