@@ -301,4 +301,5 @@ def test_a_path_may_be_of_any_bytes(sharded, folder):
         assert checkpointer.restore()["step"] == 3
     assert hvd.checkpoint.restore(os.fsdecode(path), model)["step"] == 3
     with pytest.raises(OSError, match="is not there"):
-        hvd.checkpoint.save(path + b"/no/such.h5", model)
+        hvd.checkpoint.save(path + b"/no/such.h5", model, sharded=sharded)
+    assert not os.path.exists(path + b"/no")

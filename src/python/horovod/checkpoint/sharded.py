@@ -151,6 +151,10 @@ def gather(path, state, name, nodes=None):
         return {"file": file, "mark": mark, "ranks": " ".join(map(str, nodes.members))}
 
     def claim(lease):
+        folder = os.path.dirname(path) or "."
+        if not os.path.isdir(folder):  # asked here alone, because a new folder may not be known on other nodes yet
+            raise FileNotFoundError(f"the folder {folder} is not there on host {socket.gethostname()}; make it, or "
+                                    "give another path")
         was_there = os.path.exists(f"{path}.shards")
         os.makedirs(f"{path}.shards", exist_ok=True)
         try:
