@@ -456,6 +456,20 @@ def test_survives_shutdown_and_init(hvd, rank, size):
     assert_close(model.parameters(), trained_alone(size, sgd))
 
 
+def test_parameters_join_between_two_jobs(hvd, rank, size):
+    model, later = network(), torch.nn.Linear(6, 1)
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    train(model, optimizer, *share(rank, size), steps=2)
+    hvd.barrier()
+    hvd.shutdown()
+    optimizer.add_param_group({"params": list(later.parameters())})
+    optimizer.zero_grad()
+    hvd.init()
+    (model(torch.ones(2, 6)).sum() + later(torch.full((2, 6), float(rank))).sum()).backward()
+    optimizer.step()
+    assert torch.equal(later.weight.grad, torch.full((1, 6), float(size - 1)))
+
+
 class TestGradientViews:
     def make(self, hvd, monkeypatch):
         monkeypatch.setitem(os.environ, "HOROVOD_GRADIENT_VIEWS", "1")

@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch.nn.parameter import is_lazy
 
-from horovod import _ops
+from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.compression import NoneCompressor
 from horovod.torch.gradient import Gradient
@@ -95,11 +95,12 @@ class Gradients:
             self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
 
     def _adopt(self, param_groups):
-        if self._has_names and self._all and self._has_any_rank_told():
-            self.close()  # all ranks tell for which of the parameters so far they have gradients
-            self.is_closed = False  # this round goes on with the new ones
-        self._presence.forget()
-        self._presence.hear()  # an exchange of the last round may still be under way
+        if _core.is_initialized():  # between two jobs there is nobody to tell
+            if self._has_names and self._all and self._has_any_rank_told():
+                self.close()  # all ranks tell for which of the parameters so far they have gradients
+                self.is_closed = False  # this round goes on with the new ones
+            self._presence.forget()
+            self._presence.hear()  # an exchange of the last round may still be under way
         known = {id(gradient.parameter): gradient for gradient in self._all}
         self._all = []
         for group in param_groups:
@@ -118,6 +119,8 @@ class Gradients:
 
     def _has_any_rank_told(self):
         """True if some rank, which has used gradients early, has told the others about those of this round."""
+        if self.settings.process_set.process_set_id is None:
+            return False  # the process set has been removed
         found = torch.tensor([self._presence.is_told], dtype=torch.uint8, device="cpu")
         name, process_set = self.names.of("new parameters"), self.settings.process_set
         return allreduce_(found, None, name, Max, process_set=process_set).item()
