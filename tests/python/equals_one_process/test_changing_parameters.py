@@ -99,6 +99,15 @@ def test_freezing_and_thawing_by_turns(equals_one_process, clip, way):
 # ---- parameter groups -------------------------------------------------------------------------------------------
 
 
+def train_and_change(world, model, optimizer, changes, output=lambda x: None):
+    """`changes`: what is called before the batches with these numbers."""
+    for index, batch in enumerate(world.batches()):
+        changes.get(index, lambda: None)()
+        optimizer.zero_grad()
+        model.zero_grad()
+        step(model, optimizer, batch, output(batch[0]))
+
+
 @WAYS
 @pytest.mark.parametrize("frozen", [False, True], ids=["trained before by nobody", "thawed"])
 @pytest.mark.parametrize("all_named", [True, False], ids=["named", "without a name"])
@@ -111,13 +120,12 @@ def test_adding_a_group(equals_one_process, way, frozen, all_named):
         optimizer = world.wrap(torch.optim.Adam(model[2].parameters(), lr=0.03, betas=(0.8, 0.9), weight_decay=0.1),
                                model if all_named else model[2], **way)
         world.begin(model, optimizer)
-        for index, batch in enumerate(world.batches()):
-            if index == 7:
-                model[0].requires_grad_(True)
-                optimizer.add_param_group({"params": model[0].parameters()})
-            optimizer.zero_grad()
-            model.zero_grad()
-            step(model, optimizer, batch)
+
+        def add():
+            model[0].requires_grad_(True)
+            optimizer.add_param_group({"params": model[0].parameters()})
+
+        train_and_change(world, model, optimizer, {7: add})
         return model, optimizer
 
     equals_one_process(train)
@@ -145,12 +153,7 @@ def test_a_group_that_is_taken_away(equals_one_process):
         model = world.network()
         optimizer = world.wrap(torch.optim.SGD([{"params": model[0].parameters()}, {"params": model[2].parameters()}],
                                                lr=0.1, momentum=0.9), model)
-        for index, batch in enumerate(world.batches()):
-            if index == 7:
-                del optimizer.param_groups[0]
-            optimizer.zero_grad()
-            model.zero_grad()
-            step(model, optimizer, batch)
+        train_and_change(world, model, optimizer, {7: lambda: optimizer.param_groups.pop(0)})
         return model, optimizer
 
     equals_one_process(train)
@@ -205,13 +208,14 @@ def test_groups_taken_away_and_added(equals_one_process, named):
         optimizer = world.wrap(torch.optim.SGD([{"params": layer.parameters()} for layer in model[:2]], lr=0.1,
                                                momentum=0.9), model[:2], named=named)
         world.begin(model)
-        for index, batch in enumerate(world.batches()):
-            if index in (5, 10):
-                del optimizer.param_groups[0]
-                optimizer.add_param_group({"params": model[2 + index // 10].parameters()})
-            optimizer.zero_grad()
-            model.zero_grad()
-            step(model, optimizer, batch, sum(layer(batch[0]) for layer in model))
+
+        def replace_first_group_by(layer):
+            del optimizer.param_groups[0]
+            optimizer.add_param_group({"params": layer.parameters()})
+
+        train_and_change(world, model, optimizer,
+                         {5: lambda: replace_first_group_by(model[2]), 10: lambda: replace_first_group_by(model[3])},
+                         lambda x: sum(layer(x) for layer in model))
         return model, optimizer
 
     equals_one_process(train)

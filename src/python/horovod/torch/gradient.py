@@ -75,7 +75,7 @@ class Gradient:
                     f"The gradient of {self.name!r} came after others of the same step had been used. Other ranks "
                     "lacked some of those. Therefore this rank had already reported which gradients it has, and this "
                     "one was not among them. Call optimizer.synchronize() before gradients are used, and step() within "
-                    "optimizer.skip_synchronize().")
+                    "optimizer.skip_synchronize(); to drop a batch, set its gradients to None.")
             self.start(tensor)
         else:
             self.kept_back += 1
@@ -88,9 +88,15 @@ class Gradient:
         # The backward pass itself has changed the tensor once. A further change means that the program has changed the
         # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
         # average it again.
-        was_changed = self.is_done and self.settings.op != Sum and tensor._version > self.used_version + 1
-        if self.left < self.settings.passes and (seen is not tensor or was_changed or self._was_stepped_by(tensor)):
+        was_changed = self.is_done and tensor._version > self.used_version + 1
+        is_new = seen is not tensor or (was_changed and self.settings.op != Sum) or self._was_stepped_by(tensor)
+        if self.left < self.settings.passes and is_new:
             self.discard()
+        elif self.left <= 0 and was_changed:
+            raise AssertionError(
+                f"The gradient of {self.name!r} was changed in place after a backward pass of this step, and another "
+                "pass has added to it: with op=hvd.Sum it may still hold the sum of all ranks. To drop a batch, set "
+                "its gradients to None (zero_grad(set_to_none=True)), or use op=hvd.Average.")
         elif self.left <= 0:
             raise AssertionError(
                 f"The gradient of {self.name!r} was computed more than backward_passes_per_step "
