@@ -279,7 +279,7 @@ HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size
 /* Gives the memory of the result to the caller without a copy; possible once for each result. The memory is of the same
  * kind as the input's; `device`, if not null, receives the kind. free_data(owner) frees the memory. It may be called at
  * any time and on any thread, also after hvd_shutdown(). Memory of a device is reused only after the work that the
- * stream of hvd_start() had in its queue when free_data() was called. */
+ * stream of hvd_start() had in its queue when free_data() was called; that stream must exist until then. */
 HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
                                    void (**free_data)(void* owner), hvd_device* device);
 

@@ -34,6 +34,22 @@ function(hvd_plugin name)
   install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
+# Builds libhorovod_cuda.so, which is linked to nothing of CUDA: it finds the driver at run time. The kernels are in an
+# object of their own (cuda_kernels.cmake).
+function(hvd_cuda_plugin)
+  get_property(sources GLOBAL PROPERTY hvd_plugin_cuda)
+  list(FILTER sources EXCLUDE REGEX "/image\\.cpp$")
+  add_library(horovod_cuda MODULE ${sources})
+  target_link_libraries(horovod_cuda PRIVATE hvd_devices hvd_cuda_image)
+  hvd_exports(horovod_cuda ${HVD_PLUGIN_MAP})
+  if(NOT HVD_SANITIZE)
+    target_link_options(horovod_cuda PRIVATE -Wl,--no-undefined)
+  endif()
+  set_target_properties(horovod_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_cuda)
+  install(TARGETS horovod_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # Builds libhorovod_mpi-ABI.so from the sources of the plugin mpi. It is compiled against the mpi.h of that ABI and
 # linked to no MPI, because its names are bound to the MPI library of this ABI that the process has
 # (native/mpi/process.cpp).

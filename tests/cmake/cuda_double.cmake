@@ -30,8 +30,9 @@ list(FILTER of_plugin INCLUDE REGEX "/native/cuda/|/devices/cuda/launches\\.cpp$
 file(GLOB cuda_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)
 add_executable(test_cuda ${cuda_tests} ${of_plugin})
 target_include_directories(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+add_dependencies(test_cuda horovod_cuda)
 target_link_libraries(test_cuda PRIVATE hvd_devices hvd_cuda_double GTest::gtest GTest::gtest_main)
 target_compile_options(test_cuda PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
 target_compile_definitions(test_cuda PRIVATE HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>")
 gtest_discover_tests(test_cuda TEST_PREFIX "cuda." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                     PROPERTIES LABELS unit TIMEOUT 180 ${hvd_computes})
+                     PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})

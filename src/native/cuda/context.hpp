@@ -25,6 +25,7 @@ class Context {
   const Driver& driver() const noexcept { return driver_; }
   int ordinal() const noexcept { return ordinal_; }
   const DeviceFacts& facts() const noexcept { return facts_; }
+  ContextHandle handle() const noexcept { return handle_; }
   Error error(Code code, const std::string& what, std::source_location origin = std::source_location::current()) const;
 
   // While it lives, the context is current on the calling thread, and what the thread calls breaks no capture of a

@@ -114,6 +114,7 @@ inline constexpr int oldest_driver = 11080;
   NEEDED(stream_synchronize, "cuStreamSynchronize", StreamHandle stream)                               \
   NEEDED(stream_wait, "cuStreamWaitEvent", StreamHandle stream, EventHandle event, unsigned flags)     \
   NEEDED(stream_capture_status, "cuStreamIsCapturing", StreamHandle stream, CaptureStatus* status)     \
+  NEEDED(stream_context, "cuStreamGetCtx", StreamHandle stream, ContextHandle* context)                \
   NEEDED(event_create, "cuEventCreate", EventHandle* event, unsigned flags)                            \
   NEEDED(event_destroy, "cuEventDestroy_v2", EventHandle event)                                        \
   NEEDED(event_record, "cuEventRecord", EventHandle event, StreamHandle stream)                        \

@@ -49,6 +49,9 @@ HVD_CONTROL size_t hvd_double_calls(const char* entry_point) {
   std::lock_guard lock(Double::it().mutex);
   return Double::it().calls[entry_point];
 }
+HVD_CONTROL size_t hvd_double_calls_of_thread(const char* entry_point) {
+  return hvd::doubles::calls_of_this_thread()[entry_point];
+}
 HVD_CONTROL void hvd_double_reset(void) {
   separate.reset();
   Double::it().reset();

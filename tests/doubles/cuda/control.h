@@ -26,6 +26,7 @@ size_t hvd_double_take_findings(void (*each)(void* context, const char* text), v
 size_t hvd_double_allocations(void);
 /* How often an entry point was called, by its name ("cuLaunchKernel"). */
 size_t hvd_double_calls(const char* entry_point);
+size_t hvd_double_calls_of_thread(const char* entry_point); /* by the calling thread */
 /* Begins anew: no streams, no memory, no failures, no contexts. Nobody may use the old ones any more. */
 void hvd_double_reset(void);
 

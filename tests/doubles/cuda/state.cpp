@@ -39,6 +39,11 @@ std::vector<cuda::ContextHandle>& current_contexts() {
   return contexts;
 }
 
+std::map<std::string, std::size_t>& calls_of_this_thread() {
+  thread_local std::map<std::string, std::size_t> calls;
+  return calls;
+}
+
 Double& Double::it() {
   static auto* const the_double = new Double;  // programs call the driver while they end
   return *the_double;
@@ -72,6 +77,7 @@ Code Double::begin(const char* entry_point, Needs needs) {
   }
   std::lock_guard lock(mutex);
   ++calls[entry_point];
+  ++calls_of_this_thread()[entry_point];
   if (is_over) return Code::deinitialized;
   if (auto refused = refusals.find(entry_point); refused != refusals.end() && refused->second.calls-- <= 0) {
     const Code code = refused->second.code;
@@ -81,8 +87,8 @@ Code Double::begin(const char* entry_point, Needs needs) {
   if (needs == Needs::nothing) return Code::success;
   if (!is_started && std::string(entry_point) != "cuInit") return Code::not_initialized;
   if (engine_ == nullptr) make_engine();
-  if (needs == Needs::context && current_contexts().empty()) return Code::invalid_context;
-  return failure_;
+  if (needs != Needs::context) return Code::success;
+  return current_contexts().empty() ? Code::invalid_context : failure_.load();
 }
 
 Code Double::code_of(const Error& error) const {

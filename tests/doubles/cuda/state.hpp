@@ -120,6 +120,8 @@ class Double {
 // The contexts that are current on this thread, the innermost at the end.
 std::vector<cuda::ContextHandle>& current_contexts();
 
+std::map<std::string, std::size_t>& calls_of_this_thread();
+
 // The bytes of a list at an address of the device, as they will be when a launch that is queued now runs.
 std::vector<std::byte> bytes_arriving_at(const void* address, std::size_t bytes);
 

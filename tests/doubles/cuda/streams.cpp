@@ -148,6 +148,13 @@ HVD_EXPORT Code cuStreamIsCapturing(StreamHandle stream, CaptureStatus* status) 
   *status = Double::it().engine().is_capturing(found) ? CaptureStatus::active : CaptureStatus::none;
   return Code::success;
 }
+HVD_EXPORT Code cuStreamGetCtx(StreamHandle stream, ContextHandle* context) {
+  HVD_BEGIN(context);
+  const Engine::Stream found = Double::it().stream_of(stream);
+  if (found == nullptr) return Code::invalid_handle;
+  *context = &Double::it().context_of(Double::it().engine().device_of(found));
+  return Code::success;
+}
 HVD_EXPORT Code cuThreadExchangeStreamCaptureMode(CaptureMode* mode) {
   HVD_BEGIN(start);
   std::swap(*mode, mode_of_thread);

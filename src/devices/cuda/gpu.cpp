@@ -1,0 +1,164 @@
+#include "devices/cuda/gpu.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace hvd::devices::cuda {
+
+using hvd::cuda::Address;
+using hvd::cuda::Code;
+using hvd::cuda::Context;
+using hvd::cuda::StreamHandle;
+
+namespace {
+
+// Few tensors, or large ones, are copied by the copy engines, which leave the multiprocessors to the program.
+constexpr std::size_t few_moves = 2, large_bytes = 512 << 10;
+
+// So many fit into a piece of descriptors, on GPUs with up to 1024 multiprocessors.
+constexpr std::size_t most_moves_of_a_launch = 1536;
+static_assert(most_moves_of_a_launch * sizeof(MoveEntry) + (blocks_per_multiprocessor * 1024 + 1) * 4 <=
+              DescriptorRing::piece_bytes);
+
+Address address_of(const void* pointer) {
+  return reinterpret_cast<Address>(pointer);
+}
+
+bool are_only_copied(const Treatment& treatment) {
+  return treatment.from == treatment.to && (treatment.scale == 1.0 || treatment.from == DataType::boolean);
+}
+
+}  // namespace
+
+Gpu::Parts::Parts(std::shared_ptr<const Context> of_gpu)
+    : context(std::move(of_gpu)),
+      health(std::make_shared<Health>()),
+      kernels(context),
+      events(context, kernels, *health) {}
+
+Result<std::unique_ptr<Device>> Gpu::open(int ordinal, const Environment& environment) {
+  auto driver = hvd::cuda::open_driver(environment);
+  if (!driver) return driver.error();
+  auto context = Context::open(**driver, ordinal);
+  if (!context) return context.error();
+  auto parts = std::make_shared<Parts>(*context);
+  HVD_RETURN_IF_ERROR(parts->events.start());
+  if (const std::string& lack = parts->kernels.lack(); !lack.empty())
+    log::warning(lack + ": tensors are copied one by one, and cannot be scaled or converted on the GPU");
+  const bool copies_one_by_one = environment.get("HOROVOD_BATCH_D2D_MEMCOPIES").value_or("1") == "0";
+  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one));
+}
+
+Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one)
+    : Device(DeviceKind::cuda, parts->context->ordinal()),
+      parts_(std::move(parts)),
+      watcher_(std::make_shared<Watcher>(
+          Watcher::Watched{parts_->context, parts_->health, std::shared_ptr<Events>(parts_, &parts_->events)})),
+      pool_(std::make_shared<Pool>(parts_->context, parts_->health, std::shared_ptr<Events>(parts_, &parts_->events),
+                                   watcher_)),
+      copies_one_by_one_(copies_one_by_one),
+      chip_{static_cast<std::uint32_t>(parts_->context->facts().multiprocessors)} {}
+
+Result<Memory> Gpu::allocate(std::size_t bytes, Where where, Stream user) {
+  return pool_->allocate(bytes, where, user);
+}
+
+Result<std::shared_ptr<void>> Gpu::stream() {
+  if (parts_->health->has_failed()) return parts_->health->failure();
+  auto handle = parts_->events.make_stream();
+  if (!handle) return handle.error();
+  return std::shared_ptr<void>(
+      *handle, [parts = parts_](void* stream) { parts->events.end_stream(static_cast<StreamHandle>(stream)); });
+}
+
+// ---- moves
+
+Status Gpu::move(Stream stream, std::span<const Move> moves, const Treatment& treatment) {
+  if (moves.empty()) return {};
+  if (parts_->health->has_failed()) return parts_->health->failure();
+  const Context::Use use(*parts_->context);
+  if (are_only_copied(treatment) && is_for_copies(moves, size_of(treatment.to)))
+    return copy(stream, moves, size_of(treatment.to));
+  if (const std::string& lack = parts_->kernels.lack(); !lack.empty())
+    return Error(ErrorCode::unsupported, "tensors cannot be scaled or converted on a GPU: " + lack);
+  for (; !moves.empty(); moves = moves.subspan(std::min(moves.size(), most_moves_of_a_launch)))
+    HVD_RETURN_IF_ERROR(launch(stream, moves.first(std::min(moves.size(), most_moves_of_a_launch)), treatment));
+  return {};
+}
+
+bool Gpu::is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const {
+  if (copies_one_by_one_ || !parts_->kernels.lack().empty() || moves.size() <= few_moves) return true;
+  std::size_t bytes = 0;
+  for (const Move& move : moves) bytes += static_cast<std::size_t>(move.count) * element_bytes;
+  return bytes / moves.size() >= large_bytes;
+}
+
+Status Gpu::copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes) {
+  const hvd::cuda::Driver& driver = parts_->context->driver();
+  const auto handle = static_cast<StreamHandle>(stream.handle);
+  for (const Move& move : moves) {
+    const std::size_t bytes = static_cast<std::size_t>(move.count) * element_bytes;
+    if (bytes == 0 || move.from == move.to) continue;
+    const Code code = move.from == nullptr ? driver.fill_bytes(address_of(move.to), 0, bytes, handle)
+                                           : driver.copy(address_of(move.to), address_of(move.from), bytes, handle);
+    HVD_RETURN_IF_ERROR(parts_->health->check(*parts_->context, code, "a copy of a tensor"));
+  }
+  return {};
+}
+
+Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& treatment) {
+  const auto handle = static_cast<StreamHandle>(stream.handle);
+  MoveList list;
+  if (descriptors_of_moves(moves.size(), chip_) == 0) {
+    auto planned = launch_moves(moves, treatment, chip_, {}, nullptr, list);
+    if (!planned) return planned.error();
+    if (planned->blocks == 0) return {};
+    return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
+  }
+  auto piece = descriptors_.take(*pool_, parts_->events);
+  if (!piece) return piece.error();
+  const auto queue = [&]() -> Status {
+    auto planned =
+        launch_moves(moves, treatment, chip_, {piece->host, piece->device, DescriptorRing::piece_bytes}, nullptr, list);
+    if (!planned) return planned.error();
+    if (planned->blocks == 0) return {};
+    HVD_RETURN_IF_ERROR(
+        parts_->health->check(*parts_->context,
+                              parts_->context->driver().copy_to_device(address_of(piece->device), piece->host,
+                                                                       planned->descriptor_bytes, handle),
+                              "the copy of a list of tensors"));
+    return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
+  };
+  const Status queued = queue();
+  auto end = parts_->events.record(stream);
+  if (end) {
+    piece->free_at = *end;
+    descriptors_.give_back(*piece);
+  }  // else nobody knows when it is free
+  return !queued ? queued : end ? Status{} : Status(end.error());
+}
+
+// ---- events
+
+Result<Event> Gpu::record(Stream stream) {
+  return parts_->events.record(stream);
+}
+
+Status Gpu::wait(Stream stream, Event event) {
+  return parts_->events.wait(stream, event);
+}
+
+Result<bool> Gpu::query(Event event, posix::WaitWord* wake) {
+  if (parts_->events.has_come(event)) {
+    watcher_->forget(event);
+    return true;
+  }
+  if (parts_->health->has_failed()) return parts_->health->failure();
+  HVD_RETURN_IF_ERROR(watcher_->watch(event, wake));
+  return false;
+}
+
+}  // namespace hvd::devices::cuda

@@ -1,0 +1,49 @@
+#pragma once
+// A GPU as a Device.
+#include <memory>
+
+#include "base/environment.hpp"
+#include "devices/cuda/descriptors.hpp"
+#include "devices/cuda/events.hpp"
+#include "devices/cuda/kernel_table.hpp"
+#include "devices/cuda/pool.hpp"
+#include "devices/cuda/watcher.hpp"
+#include "devices/device.hpp"
+
+namespace hvd::devices::cuda {
+
+class Gpu final : public Device {
+ public:
+  static Result<std::unique_ptr<Device>> open(int ordinal, const Environment& environment);
+
+  Result<Memory> allocate(std::size_t bytes, Where where, Stream user) override;
+  Result<std::shared_ptr<void>> stream() override;
+  Status move(Stream stream, std::span<const Move> moves, const Treatment& treatment) override;
+  Result<Event> record(Stream stream) override;
+  Status wait(Stream stream, Event event) override;
+  Result<bool> query(Event event, posix::WaitWord* wake) override;
+
+ private:
+  // What streams and memory need that outlive the device.
+  struct Parts {
+    explicit Parts(std::shared_ptr<const hvd::cuda::Context> of_gpu);
+    const std::shared_ptr<const hvd::cuda::Context> context;
+    const std::shared_ptr<Health> health;
+    const KernelTable kernels;
+    Events events;
+  };
+
+  Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one);
+  Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
+  Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
+  bool is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const;
+
+  const std::shared_ptr<Parts> parts_;
+  const std::shared_ptr<Watcher> watcher_;
+  const std::shared_ptr<Pool> pool_;
+  const bool copies_one_by_one_;
+  const Chip chip_;
+  DescriptorRing descriptors_;
+};
+
+}  // namespace hvd::devices::cuda
