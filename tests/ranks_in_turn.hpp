@@ -107,10 +107,10 @@ class ConnectedTeams {
 // The tensors that one rank gives to a collective and gets from it.
 struct Part {
   std::vector<Segment> in, out;
-  std::vector<std::int64_t> sent{}, received{};  // numbers of elements for an alltoall: see Task::resize
+  std::vector<std::int64_t> sent{}, received{};  // numbers of elements: see Task::resize
 };
 inline void restart(Task& task, const Part& part, Sequence sequence) {
-  if (!part.sent.empty()) task.resize(part.sent, part.received);
+  task.resize(part.sent, part.received);
   task.restart(part.in, part.out, sequence);
 }
 

@@ -31,7 +31,8 @@ class OurLink {
   // Returns a function that restarts a planned task over these segments and steps it until it is done. The function is
   // valid as long as the link. Collective: all ranks plan and call in the same order.
   std::function<void()> call(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out);
-  // Returns such a function for an alltoall that sends equal numbers of elements to every seat and from every seat.
+  // Returns such a function for an alltoall that sends these numbers of elements to the seats and gets them from the
+  // seats, or an allgather of these numbers.
   std::function<void()> exchange(const Collective& collective, std::vector<Segment> in, std::vector<Segment> out,
                                  std::vector<std::int64_t> counts);
 
@@ -39,7 +40,7 @@ class OurLink {
   struct Planned {
     std::unique_ptr<Task> task;
     std::vector<Segment> in, out;
-    std::vector<std::int64_t> counts{};  // numbers of elements for an alltoall
+    std::vector<std::int64_t> counts{};  // numbers of elements, by seat
   };
   void meet();
   void share_wake_words();

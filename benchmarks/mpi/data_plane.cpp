@@ -194,11 +194,10 @@ void allgather(Program& program, std::size_t bytes) {
   collective.dtype = DataType::u8;
   collective.count = static_cast<std::int64_t>(bytes * size);
   std::vector<std::int64_t> counts(size, static_cast<std::int64_t>(bytes));
-  collective.counts = counts;
   int count = static_cast<int>(bytes);
   workload.contenders = {{"mpi", [=] { MPI_Allgather(data, count, MPI_BYTE, all, count, MPI_BYTE, MPI_COMM_WORLD); }},
-                         {"ours", program.link.call(collective, one_segment(data, bytes, DataType::u8),
-                                                    one_segment(all, bytes * size, DataType::u8))}};
+                         {"ours", program.link.exchange(collective, one_segment(data, bytes, DataType::u8),
+                                                        one_segment(all, bytes * size, DataType::u8), counts)}};
   program.recorder.measure(workload, program.effort);
 }
 

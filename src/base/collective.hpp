@@ -1,7 +1,6 @@
 #pragma once
 // Describes what a collective does, without the addresses of the data: the input of the selector and of every plan.
 #include <cstdint>
-#include <span>
 
 #include "base/data_type.hpp"
 #include "base/ids.hpp"
@@ -25,9 +24,6 @@ struct Collective {
   DeviceKind device = DeviceKind::host;  // the kind of memory that holds the tensors
   Stream stream;           // a stream of that device. The tensors are ready on it; the task waits for nothing else
   std::int64_t count = 0;  // elements of the whole batch; for a plan only a hint of the usual size
-  // For each seat, the elements that it contributes (allgather) or receives (reduce_scatter). Borrowed during the call
-  // only. The task of an alltoall gets its numbers before every batch (Task::resize).
-  std::span<const std::int64_t> counts;
 };
 
 }  // namespace hvd

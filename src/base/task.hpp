@@ -27,13 +27,17 @@ class Task {
   // Does as much as is possible now. Never blocks.
   virtual Progress step() = 0;
   // Begins the next batch. `sequence` grows with every call and is equal on all ranks. The number of segments may
-  // differ between batches. A plan fixes only verb, type, op and root, and the counts of allgather and reduce_scatter.
+  // differ between batches. A plan fixes only verb, type, op and root.
   virtual void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) = 0;
   // Sets the scales that are used from the next restart() on. Before the first call the scales of the planned
   // collective are used. A program may need new scales in every step (1/tokens). Verbs that do not reduce ignore them.
   virtual void rescale(double /*prescale*/, double /*postscale*/) {}
-  // Sets how many elements this seat sends to each seat and receives from each seat after the next restart(). Only for
-  // alltoall, whose numbers may change with every call. The spans are copied.
+  // Sets the numbers of elements, by seat, that are used from the next restart() on. The spans are copied.
+  //  alltoall        what this seat sends to each seat and receives from each seat.
+  //  allgather       `received` is what each seat contributes.
+  //  reduce_scatter  `sent` is what each seat gets.
+  // Of the last two the list may be empty: the elements are then divided evenly (transport::share_of), as they are
+  // before the first call. Other verbs ignore the numbers.
   virtual void resize(std::span<const std::int64_t> /*sent*/, std::span<const std::int64_t> /*received*/) {}
   // May be called after step() has returned failed.
   virtual const Error& failure() const = 0;

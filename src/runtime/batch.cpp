@@ -34,7 +34,8 @@ BatchOfTensors::Move BatchOfTensors::sizes(const QueuedBatch& batch) {
   collective.verb = is_by_seat ? Verb::alltoall : Verb::allgather;
   collective.dtype = dtype_;
   collective.count = static_cast<std::int64_t>(theirs_.size());
-  return {collective, in_, out_, is_by_seat ? ones_ : sent_, is_by_seat ? ones_ : received_};
+  if (is_by_seat) return {collective, in_, out_, ones_, ones_};
+  return {collective, in_, out_, {}, {}};
 }
 
 // Takes the rows for each seat that the caller gave. Without them every seat gets an equal part.
@@ -49,7 +50,6 @@ Result<BatchOfTensors::Move> BatchOfTensors::data(const QueuedBatch& batch) {
   dtype_ = kind.dtype;
   in_.clear();
   out_.clear();
-  counts_.clear();
   sent_.clear();
   received_.clear();
   collective_ = {};
@@ -82,7 +82,6 @@ Result<BatchOfTensors::Move> BatchOfTensors::data(const QueuedBatch& batch) {
       }
       break;
   }
-  collective_.counts = counts_;
   return Move{collective_, in_, out_, sent_, received_};
 }
 
@@ -110,7 +109,7 @@ void BatchOfTensors::deal_out_rows(const QueuedBatch& batch) {
       if (Seat{seat} == group_.me) add(out_, operation->submission.output, count);
       of_seat += count;
     }
-    counts_.push_back(of_seat);
+    sent_.push_back(of_seat);
     collective_.count += of_seat;
   }
 }
@@ -149,7 +148,7 @@ Status BatchOfTensors::gather_rows(const QueuedBatch& batch) {
       next_[t] += static_cast<std::size_t>(count) * size_of(dtype_);
       of_seat += count;
     }
-    counts_.push_back(of_seat);
+    received_.push_back(of_seat);
     collective_.count += of_seat;
   }
   for (const Operation* operation : batch.operations)

@@ -36,9 +36,9 @@ class BatchOfTensors {
   BatchOfTensors(const Group& group, devices::Device& device);
 
   struct Move {
-    Collective collective;  // the batch owns its counts
+    Collective collective;
     std::span<const Segment> in, out;
-    std::span<const std::int64_t> sent, received;  // for alltoall: number of elements, by seat
+    std::span<const std::int64_t> sent, received;  // numbers of elements, by seat: see Task::resize()
   };
   // True if the ranks have to tell each other their rows or splits before the data can move.
   bool needs_sizes(const QueuedBatch& batch) const;
@@ -63,7 +63,6 @@ class BatchOfTensors {
   DataType dtype_ = DataType::u8;
   Collective collective_;
   std::vector<Segment> in_, out_;
-  std::vector<std::int64_t> counts_;         // number of elements of each seat
   std::vector<std::int64_t> mine_, theirs_;  // rows: of this rank; of all ranks, by seat and tensor
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;

@@ -98,7 +98,6 @@ void Lane::abandon() {
   started_ = false;
   task_ = nullptr;
   plans_.clear();
-  plans_by_seat_.clear();
   for (QueuedBatch& batch : issued_) {
     Naps naps;
     if (batch.operations.empty()) (void)device_.query(batch.end, &devices::nobody());
@@ -164,25 +163,18 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
     else observer->started(batch, teams_->transport(), (*algorithm)->name());
   }
   task_->rescale(move.collective.prescale, move.collective.postscale);
-  if (!move.sent.empty()) task_->resize(move.sent, move.received);
+  task_->resize(move.sent, move.received);
   task_->restart(move.in, move.out, Sequence{task_sequence_});
   task_sequence_ += is_of_host() ? 1 : places_for_chunks;
 }
 
 Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm, collectives::Team& team) {
-  wanted_.device = collective.device;
-  wanted_.verb = collective.verb;
-  wanted_.dtype = collective.dtype;
-  wanted_.op = collective.op;
-  wanted_.root = collective.root;
-  wanted_.algorithm = algorithm;
-  wanted_.counts.assign(collective.counts.begin(), collective.counts.end());
-  Plans& plans = wanted_.counts.empty() ? plans_ : plans_by_seat_;
-  if (auto* known = plans.find(wanted_)) return known->get();
+  const Kind wanted{collective.device, collective.verb, collective.dtype, collective.op, collective.root, algorithm};
+  if (auto* known = plans_.find(wanted)) return known->get();
   counters_.plans.add();
   Collective planned = collective;
   planned.stream = {stream_.get()};
-  return plans.put(wanted_, algorithm->plan(planned, team)).get();
+  return plans_.put(wanted, algorithm->plan(planned, team)).get();
 }
 
 std::size_t Lane::HashOfKind::operator()(const Kind& kind) const {
@@ -190,7 +182,6 @@ std::size_t Lane::HashOfKind::operator()(const Kind& kind) const {
                     static_cast<std::size_t>(kind.dtype) << 8 | static_cast<std::size_t>(kind.op);
   all = mix_hash(all, std::hash<Seat>{}(kind.root));
   all = mix_hash(all, std::hash<const void*>{}(kind.algorithm));
-  for (std::int64_t count : kind.counts) all = mix_hash(all, static_cast<std::size_t>(count));
   return all;
 }
 

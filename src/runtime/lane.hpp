@@ -74,7 +74,6 @@ class Lane {
     ReduceOp op = ReduceOp::sum;
     Seat root;
     const collectives::Algorithm* algorithm = nullptr;
-    std::vector<std::int64_t> counts;
     friend bool operator==(const Kind&, const Kind&) = default;
   };
   struct HashOfKind {
@@ -113,9 +112,7 @@ class Lane {
   std::list<QueuedBatch> queued_;
   std::list<QueuedBatch> issued_;
   std::list<QueuedBatch> idle_;
-  Plans plans_{256};         // there are few kinds, if roots are not counted
-  Plans plans_by_seat_{64};  // tasks with counts for each seat: changing sizes need a plan each
-  Kind wanted_;              // a member, so that its memory is reused
+  Plans plans_{256};  // there are few kinds, if roots are not counted
   BatchOfTensors tensors_;
   std::shared_ptr<void> stream_;  // a stream on which device inputs become ready; made with the links
   Task* task_ = nullptr;

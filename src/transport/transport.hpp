@@ -64,10 +64,9 @@ struct Cost {
 // The segments that restart() expects. Each list is read as one long array:
 //  allreduce, barrier  `out` has the lengths of `in`, segment by segment, and may be the same memory.
 //  broadcast           the root's `in` is copied to every `out`. The root's `out` may be empty or the same memory.
-//  allgather           `in` is this seat's share, `out` has all shares by seat. The sizes are `counts`; if the plan has
-//                      none, they are share_of() the length of `out`.
-//  reduce_scatter      `in` is the whole array, `out` this seat's share. The sizes are `counts`; if the plan has none,
-//                      they are share_of() the length of `in`.
+//  allgather           `in` is this seat's share, `out` has all shares by seat. Task::resize() tells their sizes.
+//  reduce_scatter      `in` is the whole array, `out` this seat's share. Task::resize() tells the sizes of all
+//                      shares.
 //  alltoall            `in` has the elements for each seat, by seat; `out` has those from each seat, by seat. The
 //                      memory must be different: see Task::resize().
 //  adasum              like allreduce, but every segment is a tensor with coefficients of its own.
@@ -80,7 +79,7 @@ class NativeCollectives {
   virtual std::unique_ptr<Task> plan(const Collective& collective) = 0;
 };
 
-// The part of an array of `total` elements that a seat gets if no counts are given: the elements in [begin, end).
+// The part of an array of `total` elements that a seat gets if they are divided evenly: the elements in [begin, end).
 struct Share {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }

@@ -20,12 +20,14 @@ using testing::Part;
 using testing::Placement;
 using testing::RanksInTurn;
 
-Collective by_seat(std::span<const std::int64_t> counts) {
+NodeShares shares_of(const Team& team, std::span<const std::int64_t> counts, std::int64_t total) {
   Collective collective;
   collective.verb = Verb::allgather;
   collective.dtype = DataType::f64;
-  collective.counts = counts;
-  return collective;
+  NodeShares shares(team, collective);
+  shares.resize({}, counts);
+  shares.restart(total);
+  return shares;
 }
 
 // Returns the elements that a rail carries of a batch with the numbers 0, 1, 2 …
@@ -55,8 +57,7 @@ TEST(NodeShares, let_the_rails_carry_every_element_once_and_evenly_for_uneven_sh
       auto total = static_cast<std::int64_t>(numbers.size());
       SegmentArray batch;
       batch.assign(std::vector{Segment{TensorView{numbers.data(), total, DataType::f64}}}, DataType::f64);
-      NodeShares shares(ranks.team(0), by_seat(counts));
-      shares.restart(total);
+      NodeShares shares = shares_of(ranks.team(0), counts, total);
       std::vector<int> seen(numbers.size(), 0);
       for (std::int64_t chunk = 0; chunk < shares.chunks(); ++chunk)
         for (int node = 0; node < shares.nodes(); ++node)
@@ -79,9 +80,7 @@ TEST(NodeShares, are_own_where_the_ranks_of_all_nodes_contribute_alike) {
   RanksInTurn even(made_up_world({2, 2}), {"inproc"}), uneven(made_up_world({2, 3}), {"inproc"});
   const std::vector<std::int64_t> one_each(4, 1), more_from_one{1, 5, 1, 1};
   auto is_own = [](Team& team, std::span<const std::int64_t> counts, std::int64_t total) {
-    NodeShares shares(team, by_seat(counts));
-    shares.restart(total);
-    return shares.is_own(0);
+    return shares_of(team, counts, total).is_own(0);
   };
   EXPECT_TRUE(is_own(even.team(0), one_each, 4));
   EXPECT_TRUE(is_own(even.team(3), {}, 400'000));

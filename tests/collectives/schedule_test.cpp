@@ -10,7 +10,7 @@
 #include "collectives/schedule/chunking.hpp"
 #include "collectives/schedule/pairing.hpp"
 #include "collectives/schedule/program.hpp"
-#include "counted_allocations.hpp"
+#include "fixtures/counted_allocations/counted_allocations.hpp"
 #include "ranks_in_turn.hpp"
 #include "sanitized.hpp"
 
@@ -70,13 +70,15 @@ TEST(SegmentArray, knows_which_ranges_are_one_piece_of_memory) {
 
 TEST(Chunking, covers_every_element_once_however_it_cuts) {
   const std::vector<std::int64_t> uneven{5, 0, 17, 1};
-  for (bool by_seat : {false, true})
-    for (bool has_counts : {false, true})
+  for (Verb verb : {Verb::allreduce, Verb::allgather, Verb::reduce_scatter})
+    for (bool has_counts : {false, true, false})
       for (std::int64_t chunk : {1, 4, 7, 1000}) {
-        if (has_counts && !by_seat) continue;
-        Chunking chunking(by_seat, 4, chunk, has_counts ? uneven : std::vector<std::int64_t>{});
+        if (has_counts && verb == Verb::allreduce) continue;
+        Chunking chunking(verb, 4, chunk);
         for (std::int64_t total : {0, 1, 23, 24}) {
           if (has_counts && total != 23) continue;
+          chunking.resize(has_counts ? uneven : std::vector<std::int64_t>{},
+                          has_counts ? uneven : std::vector<std::int64_t>{});
           chunking.restart(total);
           std::vector<int> covered(static_cast<std::size_t>(total), 0);
           for (std::int64_t c = 0; c < chunking.chunks(); ++c) {
@@ -204,6 +206,54 @@ TEST(Algorithms, allocate_nothing_after_the_first_few_batches) {
         for (int batch = 0; batch < 3; ++batch) run();
         std::size_t before = testing::counted_allocations();
         for (int batch = 0; batch < 5; ++batch) run();
+        EXPECT_EQ(testing::counted_allocations() - before, 0u)
+            << maker.name << " " << name_of(verb) << " of " << ranks.size();
+      }
+}
+
+// The numbers of elements change with every batch, within the limits of the first ones.
+TEST(Algorithms, allocate_nothing_when_every_batch_has_other_shares) {
+  for (const Maker& maker : registry())
+    for (Verb verb : {Verb::allgather, Verb::reduce_scatter})
+      for (const std::vector<int>& shape : {std::vector{2}, {5}, {2, 2}, {1, 3}}) {
+        RanksInTurn ranks(made_up_world(shape), {"inproc"}, 3);
+        auto algorithm = maker.make();
+        Collective collective;
+        collective.verb = verb;
+        collective.dtype = DataType::i32;
+        collective.count = 1000 * ranks.size();
+        if (!algorithm->cost(collective, ranks.team(0)).possible()) continue;
+        RanksInTurn::Tasks tasks = ranks.plan(*algorithm, collective);
+        const auto most = static_cast<std::size_t>(1000 * ranks.size());
+        std::vector<std::vector<std::int32_t>> in(tasks.size(), std::vector<std::int32_t>(most)), out = in;
+        std::vector<std::vector<Part>> batches;
+        for (int batch = 0; batch < 16; ++batch) {
+          std::vector<std::int64_t> counts;
+          for (int seat = 0; seat < ranks.size(); ++seat)
+            counts.push_back(batch == 0   ? 999 + seat % 2
+                             : batch == 1 ? 1000
+                             : batch == 2 ? 500 + seat % 2
+                                          : 500 + (seat * 371 + batch * 167) % 500);
+          const std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+          std::vector<Part> parts;
+          for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
+            const bool gathers = verb == Verb::allgather;
+            Part part{tensors_of(in[rank], {gathers ? counts[rank] : total}),
+                      tensors_of(out[rank], {gathers ? total : counts[rank]})};
+            (gathers ? part.received : part.sent) = counts;
+            parts.push_back(std::move(part));
+          }
+          batches.push_back(std::move(parts));
+        }
+        std::size_t before = 0;
+        for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+          if (batch == 8) before = testing::counted_allocations();
+          ranks.restart(tasks, batches[batch]);
+          for (bool is_done = false; !is_done;) {
+            is_done = true;
+            for (auto& task : tasks) is_done &= task->step() == Progress::done;
+          }
+        }
         EXPECT_EQ(testing::counted_allocations() - before, 0u)
             << maker.name << " " << name_of(verb) << " of " << ranks.size();
       }

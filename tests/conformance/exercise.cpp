@@ -71,11 +71,13 @@ void compare_rounded(const Buffer& found, const Buffer& expected, DataType dtype
 class Stage {
  public:
   Stage(Verb verb, const Exercise& what, int ranks, std::vector<std::int64_t> counts)
-      : verb_(verb), what_(what), ranks_(ranks), counts_(std::move(counts)), element_bytes_(size_of(what.dtype)) {
-    for (std::int64_t count : counts_) begins_.push_back(begins_.back() + count);
-  }
+      : verb_(verb), what_(what), ranks_(ranks), counts_(std::move(counts)), element_bytes_(size_of(what.dtype)) {}
 
   std::vector<Part> fill(const Collective& collective, int batch) {
+    // Every batch has other numbers, for the same tasks.
+    if (batch > 0 && !what_.even_counts) std::ranges::rotate(counts_, counts_.begin() + 1);
+    begins_.assign(1, 0);
+    for (std::int64_t count : counts_) begins_.push_back(begins_.back() + count);
     inputs_.clear();
     batch_ = batch;
     found_.clear();
@@ -207,6 +209,8 @@ class Stage {
       part.sent.push_back(count(exchanged(rank, other)));
       part.received.push_back(count(exchanged(other, rank)));
     }
+    if (verb_ == Verb::allgather && !what_.even_counts) part.received = counts_;
+    if (verb_ == Verb::reduce_scatter && !what_.even_counts) part.sent = counts_;
     if (verb_ == Verb::barrier) part = {};
     if (verb_ == Verb::broadcast && rank != what_.root) part.in.clear();
     return part;
@@ -215,8 +219,7 @@ class Stage {
   const Verb verb_;
   const Exercise what_;
   const int ranks_;
-  const std::vector<std::int64_t> counts_;
-  std::vector<std::int64_t> begins_{0};
+  std::vector<std::int64_t> counts_, begins_;
   const std::size_t element_bytes_;
   int batch_ = 0;
   std::vector<Buffer> inputs_, originals_, found_, expected_;
@@ -285,7 +288,6 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
   collective.root = Seat{what.root};
   collective.count = what.count;
   collective.device = ranks.device();
-  if ((verb == Verb::allgather || verb == Verb::reduce_scatter) && !what.even_counts) collective.counts = counts;
 
   std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
                         " ranks, " + what.describe();

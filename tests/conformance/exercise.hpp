@@ -20,7 +20,7 @@ struct Exercise {
   int segments = 1;  // the number of tensors of the batch, some of them empty
   double prescale = 1.0, postscale = 1.0;
   int root = 0;
-  bool even_counts = false;  // allgather and reduce_scatter: no counts in the plan; alltoall: even splits
+  bool even_counts = false;  // allgather and reduce_scatter: no numbers are told; alltoall: even splits
   int joined = -1;           // this rank has no tensors, or none on one side (`lacks`); -1: no rank
   enum class Lacks { both, input, output } lacks = Lacks::both;
   std::string describe() const;

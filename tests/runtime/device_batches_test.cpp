@@ -151,9 +151,13 @@ TEST_P(DeviceBatches, may_be_given_back_on_the_stream_as_soon_as_the_handle_is_d
 
 TEST_P(DeviceBatches, plan_nothing_and_send_no_strings_once_they_repeat) {
   run([&](DeviceRig& rig, int rank) {
-    auto step = [&] {
+    // Every step gathers another number of rows from each rank.
+    auto step = [&, number = 0]() mutable {
       std::vector<devices::Memory> data;
       std::vector<DeviceRig::Use> uses;
+      const std::int64_t rows = (number++ + 2 * rank) % 5;
+      data.push_back(rig.upload(part_of(rank, 5 * 7)));
+      uses.push_back({"rows", Verb::allgather, {rows, 7}, data.back().data(), nullptr});
       for (int i = 0; i < 20; ++i) {
         data.push_back(rig.upload(part_of(rank, 100)));
         uses.push_back(

@@ -29,7 +29,8 @@ class DeviceRig {
   DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct, bool has_net)
       : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
         owner_(device->stream().value()),
-        stream{owner_.get()} {
+        stream{owner_.get()},
+        program(device->engine()) {
     Runtime::Parts parts;
     if (has_net) parts.net = ensemble.take_listener(thread.rank());
     parts.world = ensemble.world;
@@ -77,6 +78,7 @@ class DeviceRig {
   // Returns the error's text, "" if there is none. The stream is ordered.
   std::string wait(Handles::Number handle) {
     EXPECT_TRUE(wait_until_done(handle));
+    program.is_told();
     const Status ordered = runtime->order(cell(handle));
     EXPECT_TRUE(ordered || cell(handle).error);
     return cell(handle).error ? cell(handle).error->message : "";
@@ -105,6 +107,8 @@ class DeviceRig {
   std::shared_ptr<LateDevice> device;
   std::shared_ptr<void> owner_;
   Stream stream;
+  // The program's thread knows of the device only what it has seen, and what the runtime has told it.
+  hvd::testing::Engine::Separate program;
   std::unique_ptr<Runtime> runtime;
 };
 

@@ -298,25 +298,38 @@ TEST(Runtime, keeps_an_operation_that_is_held_however_many_others_come_and_go) {
   });
 }
 
-TEST(Runtime, plans_again_what_it_has_forgotten_of_many_kinds) {
-  Ensemble ensemble(testing::made_up_world({2}));
+TEST_P(ThreeRanks, plan_nothing_for_rows_that_are_new_in_every_step) {
+  Ensemble ensemble(testing::made_up_world(GetParam()));
   with_runtimes(ensemble, [&](Rig& rig, int rank) {
-    auto gather = [&](std::int64_t rows) {
-      std::vector<float> mine(static_cast<std::size_t>(rows), static_cast<float>(rank));
+    const auto rows_of = [](int of, int step) { return static_cast<std::int64_t>((of * 31 + step * 7) % 50); };
+    auto step = [&](int number) {
+      std::vector<float> mine(static_cast<std::size_t>(rows_of(rank, number)), static_cast<float>(rank)), expected;
+      for (int of = 0; of < 3; ++of)
+        expected.insert(expected.end(), static_cast<std::size_t>(rows_of(of, number)), static_cast<float>(of));
       Signature signature = Rig::floats(0);
       signature.verb = Verb::allgather;
-      auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows}});
+      auto handle = rig.start({{signature, "gather", mine.data(), nullptr, rows_of(rank, number)}});
       ASSERT_TRUE(handle);
-      HandleCell* cell = rig.runtime->find(*handle);
-      ASSERT_TRUE(rig.runtime->wait(*cell, Deadline::after(start_time)));
-      ASSERT_EQ(cell->results.at(0).shape.at(0), 2 * rows);
-      const auto* all = reinterpret_cast<const float*>(cell->results.at(0).data.data());
-      EXPECT_EQ(all[0], 0);
-      EXPECT_EQ(all[rows], 1);
-      rig.runtime->release(*cell);
+      HandleCell& cell = *rig.runtime->find(*handle);
+      ASSERT_TRUE(rig.runtime->wait(cell, Deadline::after(start_time)));
+      const auto* all = reinterpret_cast<const float*>(cell.results.at(0).data.data());
+      EXPECT_EQ(std::vector<float>(all, all + cell.results.at(0).shape.at(0)), expected);
+      rig.runtime->release(cell);
+      // Another shape is another operation, but the shares need no plan either.
+      const std::int64_t all_rows = 3 + number % 40;
+      std::vector<float> data(static_cast<std::size_t>(all_rows), 1.0f), share(data.size());
+      signature = Rig::floats(all_rows);
+      signature.verb = Verb::reduce_scatter;
+      handle = rig.start({{signature, "scatter" + std::to_string(all_rows), data.data(), share.data()}});
+      ASSERT_TRUE(handle);
+      EXPECT_EQ(rig.finish(*handle), "");
+      EXPECT_EQ(share[0], 3);
     };
-    for (int round = 0; round < 2; ++round)
-      for (std::int64_t rows = 1; rows <= 100; ++rows) gather(rows);
+    step(0);
+    step(1);
+    const auto plans = rig.runtime->counters().plans.get();
+    for (int number = 2; number < 60; ++number) step(number);
+    EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
   });
 }
 

@@ -167,14 +167,14 @@ TEST_P(ShmRanks, allgather_uneven_shares) {
     auto transport = shm_for(rank.surroundings);
     auto link = connect_all(*transport, rank);
     std::mt19937_64 random(5);
+    Collective collective;
+    collective.verb = Verb::allgather;
+    collective.dtype = DataType::i16;
+    auto task = link->native()->plan(collective);
     for (std::int64_t around : share_lengths) {
       rank.note("allgather around " + std::to_string(around));
       auto counts = uneven_counts(rank.world.size(), around);
-      Collective collective;
-      collective.verb = Verb::allgather;
-      collective.dtype = DataType::i16;
-      collective.counts = counts;
-      auto task = link->native()->plan(collective);
+      task->resize({}, counts);
       std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
       std::int64_t mine = counts[static_cast<std::size_t>(rank.rank().value)];
       for (std::uint64_t repeat = 0; repeat < 3; ++repeat) {
@@ -198,17 +198,19 @@ TEST_P(ShmRanks, reduce_and_scatter_even_and_uneven_shares_and_gather_them_again
     auto transport = shm_for(rank.surroundings);
     auto link = connect_all(*transport, rank);
     int size = rank.world.size(), me = rank.rank().value;
-    for (bool is_even : {true, false}) {
-      for (std::int64_t around : share_lengths) {
+    Collective collective;
+    collective.verb = Verb::reduce_scatter;
+    auto reduce = link->native()->plan(collective);
+    collective.verb = Verb::allgather;
+    auto gather = link->native()->plan(collective);
+    for (std::int64_t around : share_lengths) {
+      for (bool is_even : {true, false, true}) {
         rank.note("reduce_scatter around " + std::to_string(around));
         auto counts = uneven_counts(size, around);
         std::int64_t total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-        Collective collective;
-        collective.verb = Verb::reduce_scatter;
-        if (!is_even) collective.counts = counts;
-        auto reduce = link->native()->plan(collective);
-        collective.verb = Verb::allgather;
-        auto gather = link->native()->plan(collective);
+        const std::span<const std::int64_t> told = is_even ? std::span<const std::int64_t>() : counts;
+        reduce->resize(told, {});
+        gather->resize({}, told);
         std::int64_t mine = is_even ? share_of(total, Seat{me}, size).count() : counts[static_cast<std::size_t>(me)];
         for (std::uint64_t repeat = 0; repeat < 2; ++repeat) {
           Tensors<float> in(DataType::f32, {total / 3, total - total / 3}), share(DataType::f32, {mine});

@@ -26,6 +26,9 @@ class Allgather final : public Task {
         middle_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.rail)),
         last_(per_track<StageTasks>(stage_of(collective, Verb::allgather, Scales::none, 0), team.node)) {}
 
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
+    shares_.resize(sent, received);
+  }
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
     in_.assign(in, dtype_);
     assign_output(out);

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
-
-#include "base/panic.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -24,11 +21,10 @@ std::int64_t node_chunk_elements(const Team& team, DataType dtype) {
 
 NodeShares::NodeShares(const Team& team, const Collective& collective)
     : rails_(team.rails),
-      has_counts_(!collective.counts.empty()),
       node_chunk_elements_(node_chunk_elements(team, collective.dtype)),
       my_node_(team.node_of[static_cast<std::size_t>(team.group.me.value)]),
       first_members_(static_cast<std::size_t>(team.nodes) + 1, 0),
-      share_begins_(static_cast<std::size_t>(team.size()) + 1, 0),
+      shares_(collective.verb, team.size()),
       pieces_(static_cast<std::size_t>(team.size()), 0) {
   for (int seat = 0; seat < team.size(); ++seat) members_.emplace_back(seat);
   auto node_of = [&](Seat seat) { return team.node_of[static_cast<std::size_t>(seat.value)]; };
@@ -37,21 +33,11 @@ NodeShares::NodeShares(const Team& team, const Collective& collective)
   });
   for (Seat seat : members_) ++first_members_[static_cast<std::size_t>(node_of(seat)) + 1];
   std::partial_sum(first_members_.begin(), first_members_.end(), first_members_.begin());
-  if (!has_counts_) return;
-  if (collective.counts.size() != pieces_.size())
-    panic("expected a count for each of " + std::to_string(pieces_.size()) + " seats, found " +
-          std::to_string(collective.counts.size()));
-  std::partial_sum(collective.counts.begin(), collective.counts.end(), share_begins_.begin() + 1);
 }
 
 void NodeShares::restart(std::int64_t total) {
   const int size = static_cast<int>(pieces_.size());
-  if (has_counts_ && share_begins_.back() != total)
-    panic("a batch of " + std::to_string(total) + " elements was given to a plan for " +
-          std::to_string(share_begins_.back()));
-  if (!has_counts_)
-    for (int seat = 0; seat < size; ++seat)
-      share_begins_[static_cast<std::size_t>(seat) + 1] = transport::share_of(total, Seat{seat}, size).end;
+  shares_.deal(total);
   std::int64_t longest = 0;
   for (int node = 0; node < nodes(); ++node) {
     std::int64_t count = 0;

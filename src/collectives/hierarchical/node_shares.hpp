@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "transport/segments/shares.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -16,15 +17,19 @@ class NodeShares {
  public:
   NodeShares(const Team& team, const Collective& collective);
 
-  // Prepares for the next batch, which has `total` elements. Without counts they are divided evenly among the seats.
+  // Has the meaning of Task::resize().
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
+    shares_.resize(sent, received);
+  }
+  // Prepares for the next batch, which has `total` elements.
   void restart(std::int64_t total);
 
   int nodes() const { return static_cast<int>(first_members_.size()) - 1; }
   int my_node() const { return my_node_; }
   int rails() const { return rails_; }
   std::int64_t chunks() const { return chunks_; }
-  std::int64_t share_begin(Seat seat) const { return share_begins_[static_cast<std::size_t>(seat.value)]; }
-  std::int64_t share_count(Seat seat) const { return share_begin(Seat{seat.value + 1}) - share_begin(seat); }
+  std::int64_t share_begin(Seat seat) const { return shares_.begin(seat.value); }
+  std::int64_t share_count(Seat seat) const { return shares_.count(seat.value); }
 
   // The place of a seat's piece in the batch, and its length.
   std::int64_t piece_begin(std::int64_t chunk, Seat seat) const;
@@ -43,13 +48,12 @@ class NodeShares {
   std::int64_t count_of_node(std::int64_t chunk, int node) const;
 
   const int rails_;
-  const bool has_counts_;
   const std::int64_t node_chunk_elements_;
   int my_node_ = 0;
   std::vector<Seat> members_;               // the seats of all nodes: by node, then by local rank
   std::vector<std::size_t> first_members_;  // for each node: where its members begin; the last entry is the end
-  std::vector<std::int64_t> share_begins_;  // where each seat's share begins; the last entry is the end
-  std::vector<std::int64_t> pieces_;        // for each seat: the length of its pieces; the last ones may be shorter
+  transport::Shares shares_;
+  std::vector<std::int64_t> pieces_;  // for each seat: the length of its pieces; the last ones may be shorter
   std::int64_t chunks_ = 0;
 };
 

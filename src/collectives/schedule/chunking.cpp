@@ -1,37 +1,18 @@
 #include "collectives/schedule/chunking.hpp"
 
 #include <algorithm>
-#include <string>
-
-#include "base/panic.hpp"
 
 namespace hvd::collectives {
 
-Chunking::Chunking(bool by_seat, int blocks, std::int64_t chunk_elements, std::span<const std::int64_t> counts)
-    : by_seat_(by_seat),
-      has_counts_(by_seat && !counts.empty()),
-      piece_elements_(std::max<std::int64_t>(1, by_seat ? chunk_elements / blocks : chunk_elements)),
-      share_begins_(by_seat ? static_cast<std::size_t>(blocks) + 1 : 0, 0) {
-  if (!has_counts_) return;
-  if (counts.size() + 1 != share_begins_.size())
-    panic("expected a count for each of " + std::to_string(blocks) + " seats, found " + std::to_string(counts.size()));
-  for (std::size_t seat = 0; seat < counts.size(); ++seat) share_begins_[seat + 1] = share_begins_[seat] + counts[seat];
-}
+Chunking::Chunking(Verb verb, int blocks, std::int64_t chunk_elements)
+    : by_seat_(transport::has_shares(verb)),
+      piece_elements_(std::max<std::int64_t>(1, by_seat_ ? chunk_elements / blocks : chunk_elements)),
+      shares_(verb, by_seat_ ? blocks : 0) {}
 
 void Chunking::restart(std::int64_t total) {
   total_ = total;
-  std::int64_t longest = total;
-  if (by_seat_) {
-    longest = 0;
-    const int blocks = static_cast<int>(share_begins_.size()) - 1;
-    if (has_counts_ && share_begins_.back() != total)
-      panic("a batch of " + std::to_string(total) + " elements was given to a plan for " +
-            std::to_string(share_begins_.back()));
-    if (!has_counts_)
-      for (int seat = 0; seat < blocks; ++seat)
-        share_begins_[static_cast<std::size_t>(seat) + 1] = transport::share_of(total, Seat{seat}, blocks).end;
-    for (int seat = 0; seat < blocks; ++seat) longest = std::max(longest, share_count(seat));
-  }
+  if (by_seat_) shares_.deal(total);
+  const std::int64_t longest = by_seat_ ? shares_.largest() : total;
   chunks_ = (longest + piece_elements_ - 1) / piece_elements_;
 }
 
@@ -55,10 +36,7 @@ std::int64_t Chunking::count(std::int64_t chunk, int block, int blocks) const {
 std::int64_t Chunking::count(std::int64_t chunk) const {
   if (!by_seat_) return piece_begin(chunk + 1, total_) - piece_begin(chunk, total_);
   std::int64_t all = 0;
-  for (std::size_t seat = 0; seat + 1 < share_begins_.size(); ++seat) {
-    std::int64_t share = share_begins_[seat + 1] - share_begins_[seat];
-    all += piece_begin(chunk + 1, share) - piece_begin(chunk, share);
-  }
+  for (int seat = 0; seat < shares_.seats(); ++seat) all += count(chunk, seat, shares_.seats());
   return all;
 }
 

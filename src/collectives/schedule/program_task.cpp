@@ -52,8 +52,7 @@ class ProgramTask final : public Task {
         link_(team.link),
         kernel_(devices::reduce_kernel(collective.dtype, collective.op)),
         programs_(std::move(programs)),
-        chunking_(verb_ == Verb::allgather || verb_ == Verb::reduce_scatter, programs_.large.blocks,
-                  static_cast<std::int64_t>(cut.chunk_bytes / element_bytes_), collective.counts),
+        chunking_(verb_, programs_.large.blocks, static_cast<std::int64_t>(cut.chunk_bytes / element_bytes_)),
         tracks_(static_cast<std::size_t>(cut.tracks)) {}
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence sequence) override {
@@ -78,6 +77,9 @@ class ProgramTask final : public Task {
     return is_done ? Progress::done : Progress::pending;
   }
 
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
+    chunking_.resize(sent, received);
+  }
   void rescale(double prescale, double postscale) override { scale_ = {prescale, postscale}; }
   const Error& failure() const override { return *failure_; }
 

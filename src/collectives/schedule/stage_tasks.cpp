@@ -14,21 +14,30 @@ Collective stage_of(const Collective& whole, Verb verb, Scales scales, std::int6
   if (scales != Scales::after) stage.postscale = 1.0;
   stage.root = root;
   stage.count = count;
-  stage.counts = {};
   return stage;
 }
 
 Task& StageTasks::with_counts(std::span<const std::int64_t> counts) {
-  for (Entry& entry : entries_)
-    if (std::equal(entry.counts.begin(), entry.counts.end(), counts.begin(), counts.end())) return *entry.task;
-  if (entries_.size() == most_entries) entries_.clear();
+  return resized(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), counts);
+}
+
+Task& StageTasks::resized(std::int64_t count, std::span<const std::int64_t> counts) {
+  Task& task = planned(count);
+  if (stage_.verb == Verb::allgather) task.resize({}, counts);
+  if (stage_.verb == Verb::reduce_scatter) task.resize(counts, {});
+  return task;
+}
+
+Task& StageTasks::planned(std::int64_t count) {
+  if (latest_ != nullptr && latest_count_ == count) return *latest_;
   Collective stage = stage_;
-  stage.counts = counts;
-  if (!counts.empty()) stage.count = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  stage.count = count;
   // The choice cannot fail, because the cost of the whole is possible only if the costs of its stages are.
   const Algorithm* algorithm = team_->selector->choose(stage, *team_).value();
-  entries_.push_back({{counts.begin(), counts.end()}, algorithm->plan(stage, *team_)});
-  return *entries_.back().task;
+  auto entry = std::ranges::find(entries_, algorithm, &Entry::algorithm);
+  if (entry == entries_.end()) entry = entries_.insert(entry, {algorithm, algorithm->plan(stage, *team_)});
+  latest_count_ = count;
+  return *(latest_ = entry->task.get());
 }
 
 void StageTasks::rescale(double prescale, double postscale) {

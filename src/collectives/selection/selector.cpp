@@ -117,8 +117,6 @@ Selector::Choice Selector::decide(const Collective& collective, const Team& team
   }
   Collective reference = collective;
   reference.count = reference_bytes / static_cast<std::int64_t>(size_of(collective.dtype));
-  // The counts are removed, because they divide a batch of another size.
-  reference.counts = {};
   bool is_fixed = true;
   Choice leader = cheapest(reference, team, {}, true);
   if (leader.algorithm == nullptr) {

@@ -26,11 +26,12 @@ Cut::Cut(const Collective& collective, const Group& group, std::int64_t elements
       me_(group.me),
       size_(group.size()),
       elements_(part_of_seat(collective, group, elements)),
-      planned_counts_(collective.counts.begin(), collective.counts.end()),
+      shares_(collective.verb, group.size()),
       splits_(group.size()) {}
 
 void Cut::resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
-  splits_.resize(sent, received);
+  if (verb_ == Verb::alltoall) splits_.resize(sent, received);
+  else shares_.resize(sent, received);
 }
 
 void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
@@ -38,8 +39,11 @@ void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
   total_out_ = count_of(out);
   auto chunks_of = [this](std::int64_t count) { return (count + elements_ - 1) / elements_; };
   switch (verb_) {
-    case Verb::allgather: return cut_shares(total_out_);
-    case Verb::reduce_scatter: return cut_shares(total_in);
+    case Verb::allgather:
+    case Verb::reduce_scatter:
+      shares_.deal(verb_ == Verb::allgather ? total_out_ : total_in);
+      chunks_ = chunks_of(shares_.largest());
+      return;
     case Verb::adasum: return cut_tensors(in);
     case Verb::alltoall:
       chunks_ = 0;
@@ -47,17 +51,6 @@ void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
         chunks_ = std::max({chunks_, chunks_of(splits_.sent(seat)), chunks_of(splits_.received(seat))});
       return;
     default: total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in; chunks_ = chunks_of(total_);
-  }
-}
-
-void Cut::cut_shares(std::int64_t total) {
-  begins_.assign(1, 0);
-  chunks_ = 0;
-  for (int seat = 0; seat < size_; ++seat) {
-    const std::int64_t count = planned_counts_.empty() ? transport::share_of(total, Seat{seat}, size_).count()
-                                                       : planned_counts_[static_cast<std::size_t>(seat)];
-    begins_.push_back(begins_.back() + count);
-    chunks_ = std::max(chunks_, (count + elements_ - 1) / elements_);
   }
 }
 
@@ -89,12 +82,12 @@ void Cut::describe(std::int64_t index, Chunk& chunk) const {
   chunk.counts.clear();
   chunk.sent.clear();
   chunk.received.clear();
-  if (is_by_seat()) {
+  if (transport::has_shares(verb_)) {
     // On one side are the shares of all seats. On the other side is only this seat's own share, which begins at zero.
     const bool gathers = verb_ == Verb::allgather;
     for (int seat = 0; seat < size_; ++seat) {
-      const std::int64_t begin = begins_[static_cast<std::size_t>(seat)];
-      const Range range = piece(index, begin, begins_[static_cast<std::size_t>(seat) + 1] - begin);
+      const std::int64_t begin = shares_.begin(seat);
+      const Range range = piece(index, begin, shares_.count(seat));
       (gathers ? chunk.out : chunk.in).push_back(range);
       if (Seat{seat} == me_) (gathers ? chunk.in : chunk.out).push_back({range.begin - begin, range.count});
       chunk.counts.push_back(range.count);

@@ -13,6 +13,7 @@
 
 #include "base/collective.hpp"
 #include "collectives/algorithm.hpp"
+#include "transport/segments/shares.hpp"
 #include "transport/segments/splits.hpp"
 
 namespace hvd::collectives::staged {
@@ -42,23 +43,20 @@ class Cut {
   void describe(std::int64_t index, Chunk& chunk) const;
 
  private:
-  void cut_shares(std::int64_t total);
   void cut_tensors(std::span<const Segment> tensors);
   // Returns a chunk's part of `count` elements that begin at `begin`.
   Range piece(std::int64_t index, std::int64_t begin, std::int64_t count) const;
-  bool is_by_seat() const { return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter; }
 
   const Verb verb_;
   const Seat root_, me_;
   const int size_;
   const std::int64_t elements_;  // number of elements in a chunk, or in one seat's part of it if the batch is cut by
                                  // seat
-  const std::vector<std::int64_t> planned_counts_;
-  transport::Splits splits_;
+  transport::Shares shares_;     // for allgather and reduce_scatter
+  transport::Splits splits_;     // for alltoall
   std::int64_t total_ = 0, total_out_ = 0;
   std::int64_t chunks_ = 0;
-  std::vector<std::int64_t> begins_;  // where each share (by seat) or each tensor of adasum begins; the last entry is
-                                      // the end
+  std::vector<std::int64_t> begins_;  // for adasum: where each tensor begins; the last entry is the end
   std::vector<std::size_t> firsts_;   // for adasum: the first tensor of each chunk, then the number of all tensors
 };
 

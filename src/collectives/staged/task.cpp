@@ -232,7 +232,7 @@ class StagedTask final : public Task {
     list(slot.chunk.in, slot.in.memory.data(), host_in_);
     list(slot.chunk.out, has_own_out() ? slot.out.memory.data() : slot.in.memory.data(), host_out_);
     if (verb_ == Verb::broadcast && is_root_) host_out_.clear();
-    traveller_ = &stage_.with_counts(slot.chunk.counts);
+    traveller_ = slot.chunk.counts.empty() ? &stage_.any_size() : &stage_.with_counts(slot.chunk.counts);
     if (verb_ == Verb::alltoall) traveller_->resize(slot.chunk.sent, slot.chunk.received);
     traveller_->restart(host_in_, host_out_, next_sequence());
   }

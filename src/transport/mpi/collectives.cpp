@@ -9,6 +9,7 @@
 
 #include "base/panic.hpp"
 #include "transport/segments/segment_array.hpp"
+#include "transport/segments/shares.hpp"
 #include "transport/segments/splits.hpp"
 
 namespace hvd::transport::over_mpi {
@@ -30,7 +31,7 @@ class CollectiveTask final : public Task {
         root_(collective.root.value),
         seats_(owner.communicator_.size()),
         me_(owner.communicator_.rank()),
-        planned_counts_(collective.counts.begin(), collective.counts.end()),
+        shares_(verb_, seats_),
         splits_(seats_) {}
   ~CollectiveTask() override {
     // Memory that MPI still uses is not freed, because MPI may still write to it.
@@ -39,7 +40,8 @@ class CollectiveTask final : public Task {
   }
 
   void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
-    splits_.resize(sent, received);
+    if (verb_ == Verb::alltoall) splits_.resize(sent, received);
+    else shares_.resize(sent, received);
   }
 
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
@@ -99,7 +101,6 @@ class CollectiveTask final : public Task {
     }
   };
 
-  bool is_by_seat() const { return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter; }
   Slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
 
   // Computes the number of elements of each seat and the number of steps for them. Both are equal on all seats.
@@ -116,7 +117,7 @@ class CollectiveTask final : public Task {
       steps_ = 1;
       return;
     }
-    if (!is_by_seat()) {
+    if (!has_shares(verb_)) {
       bool is_root = verb_ == Verb::broadcast && me_ == root_;
       total_ = is_root ? input_.count() : output_.count();
       step_ = most;
@@ -124,16 +125,9 @@ class CollectiveTask final : public Task {
       return;
     }
     total_ = verb_ == Verb::allgather ? output_.count() : input_.count();
-    begins_.assign(1, 0);
-    std::int64_t longest = 0;
-    for (int seat = 0; seat < seats_; ++seat) {
-      std::int64_t count = planned_counts_.empty() ? share_of(total_, Seat{seat}, seats_).count()
-                                                   : planned_counts_[static_cast<std::size_t>(seat)];
-      longest = std::max(longest, count);
-      begins_.push_back(begins_.back() + count);
-    }
+    shares_.deal(total_);
     step_ = std::max<std::int64_t>(most / seats_, 1);
-    steps_ = (longest + step_ - 1) / step_;
+    steps_ = (shares_.largest() + step_ - 1) / step_;
   }
 
   // Starts the agreement. Each seat passes the number of steps that it needs; the result is the largest number.
@@ -157,13 +151,11 @@ class CollectiveTask final : public Task {
 
   // Return the part of a seat's share that belongs to a step.
   std::int64_t begin_in_share(std::int64_t number, int seat) const {
-    return std::min(number * step_, share_count(seat));
+    return std::min(number * step_, shares_.count(seat));
   }
   std::int64_t count_in_step(std::int64_t number, int seat) const {
     return begin_in_share(number + 1, seat) - begin_in_share(number, seat);
   }
-  std::int64_t share_begin(int seat) const { return begins_[static_cast<std::size_t>(seat)]; }
-  std::int64_t share_count(int seat) const { return share_begin(seat + 1) - share_begin(seat); }
 
   Status start(std::int64_t number) {
     Slot& slot = slot_of(number);
@@ -173,7 +165,7 @@ class CollectiveTask final : public Task {
     call.op = op_;
     call.root = root_;
     if (verb_ == Verb::allreduce || verb_ == Verb::broadcast) pack_whole(number, slot, call);
-    if (is_by_seat()) pack_by_seat(number, slot, call);
+    if (has_shares(verb_)) pack_by_seat(number, slot, call);
     if (verb_ == Verb::alltoall) pack_for_seats(number, slot, call);
     return start(call, slot);
   }
@@ -228,7 +220,8 @@ class CollectiveTask final : public Task {
     std::byte* to = together;
     for (int seat = 0; seat < seats_; ++seat) {
       std::int64_t count = count_in_step(number, seat);
-      input_.gather_scaled(share_begin(seat) + begin_in_share(number, seat), count, to, scaled_copy_, {prescale_, 1.0});
+      input_.gather_scaled(shares_.begin(seat) + begin_in_share(number, seat), count, to, scaled_copy_,
+                           {prescale_, 1.0});
       to += static_cast<std::size_t>(count) * size_of(dtype_);
     }
     call.input = together;
@@ -302,7 +295,7 @@ class CollectiveTask final : public Task {
       case Verb::allgather:
         for (int seat = 0; seat < seats_; ++seat) {
           std::int64_t count = count_in_step(number, seat);
-          output_.scatter(share_begin(seat) + begin_in_share(number, seat), count, from);
+          output_.scatter(shares_.begin(seat) + begin_in_share(number, seat), count, from);
           from += static_cast<std::size_t>(count) * size_of(dtype_);
         }
         return;
@@ -335,10 +328,9 @@ class CollectiveTask final : public Task {
   double prescale_, postscale_;
   const devices::ReduceKernel scaled_copy_;
   const int root_, seats_, me_;
-  const std::vector<std::int64_t> planned_counts_;
+  Shares shares_;  // used only for allgather and reduce_scatter
   Splits splits_;  // used only for alltoall
   SegmentArray input_, output_;
-  std::vector<std::int64_t> begins_;  // where each seat's share begins
   std::int64_t total_ = 0, step_ = 1, steps_ = 0;
   std::uint64_t turn_ = 0;
   std::int64_t next_ = 0, ended_ = 0;  // numbers of the steps that were started and of those that have ended

@@ -32,12 +32,14 @@ class Allgather final : public Task {
         depth_(link.area.shape().slab_bytes / piece_),
         out_at_(static_cast<std::size_t>(link.size)) {}
 
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
+    shares_.resize(sent, received);
+  }
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
     if (is_barrier_) in = out = {};
     in_.assign(in);
     out_.assign(out);
-    if (is_barrier_) shares_.deal_nothing();
-    else shares_.deal(out_.bytes(), link_.me, in_.bytes());
+    shares_.deal(out_.bytes(), link_.me, in_.bytes());
     turn_.queue();
     has_begun_ = false;
   }
@@ -163,7 +165,7 @@ class Allgather final : public Task {
   LinkState& link_;
   Turn turn_;
   const bool is_barrier_;
-  Shares shares_;
+  BytesOfSeats shares_;
   const std::size_t piece_, depth_;
   Batch in_, out_;
   std::vector<Cursor> out_at_;  // the position in the output for each seat

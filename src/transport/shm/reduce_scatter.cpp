@@ -26,6 +26,9 @@ class ReduceScatter final : public Task {
         sources_(static_cast<std::size_t>(link.size)),
         in_at_(static_cast<std::size_t>(link.size)) {}
 
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) override {
+    shares_.resize(sent, received);
+  }
   void restart(std::span<const Segment> in, std::span<const Segment> out, Sequence) override {
     in_.assign(in);
     out_.assign(out);
@@ -148,7 +151,7 @@ class ReduceScatter final : public Task {
   LinkState& link_;
   Turn turn_;
   Reduction reduce_;
-  Shares shares_;
+  BytesOfSeats shares_;
   const std::size_t piece_;
   std::vector<const void*> sources_;
   std::vector<Cursor> in_at_;  // the position in the input for each seat

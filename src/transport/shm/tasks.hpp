@@ -9,6 +9,7 @@
 #include "base/collective.hpp"
 #include "base/task.hpp"
 #include "devices/host/host_kernels.hpp"
+#include "transport/segments/shares.hpp"
 #include "transport/shm/link_state.hpp"
 #include "transport/transport.hpp"
 
@@ -67,28 +68,25 @@ struct Reduction {
   unsigned shift;  // shifting bytes by it gives elements
 };
 
-// The parts of allgather's output and of reduce_scatter's input, in bytes.
-class Shares {
+// The parts of allgather's output and of reduce_scatter's input, in bytes. A barrier has empty ones.
+class BytesOfSeats {
  public:
-  Shares(const Collective& collective, int size)
-      : element_(size_of(collective.dtype)), size_(size), counts_(collective.counts.begin(), collective.counts.end()) {}
+  BytesOfSeats(const Collective& collective, int size)
+      : element_(size_of(collective.dtype)), shares_(collective.verb, size) {}
 
-  // Divides an array of `total_bytes` among the seats. Panics if the sum of the plan's counts is another number, or if
-  // the length of my share is not that of my segments.
-  void deal(std::size_t total_bytes, int me, std::size_t my_bytes);
-  void deal_nothing() {
-    bounds_.assign(static_cast<std::size_t>(size_) + 1, 0);
-    largest_ = 0;
+  // Has the meaning of Task::resize().
+  void resize(std::span<const std::int64_t> sent, std::span<const std::int64_t> received) {
+    shares_.resize(sent, received);
   }
-  std::size_t begin(int seat) const { return bounds_[static_cast<std::size_t>(seat)]; }
-  std::size_t bytes(int seat) const { return begin(seat + 1) - begin(seat); }
+  // Prepares for an array of `total_bytes`. Panics if the length of my share is not that of my segments.
+  void deal(std::size_t total_bytes, int me, std::size_t my_bytes);
+  std::size_t begin(int seat) const { return static_cast<std::size_t>(shares_.begin(seat)) * element_; }
+  std::size_t bytes(int seat) const { return static_cast<std::size_t>(shares_.count(seat)) * element_; }
   std::size_t largest() const { return largest_; }
 
  private:
   std::size_t element_;
-  int size_;
-  std::vector<std::int64_t> counts_;
-  std::vector<std::size_t> bounds_;
+  transport::Shares shares_;
   std::size_t largest_ = 0;
 };
 
