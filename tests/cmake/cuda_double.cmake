@@ -36,3 +36,21 @@ target_compile_options(test_cuda PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
 target_compile_definitions(test_cuda PRIVATE HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>")
 gtest_discover_tests(test_cuda TEST_PREFIX "cuda." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
                      PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})
+
+# Ranks on GPUs. The C functions are compiled into this program, as in test_on_device.
+if(NOT TARGET horovod)
+  return()
+endif()
+list(FILTER of_plugin EXCLUDE REGEX "/launches\\.cpp$")
+add_executable(test_cuda_ranks cuda/ranks/ranks_test.cpp cuda/findings.cpp ${of_plugin} ${api_sources}
+                               ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
+add_dependencies(test_cuda_ranks horovod_cuda)
+target_include_directories(test_cuda_ranks PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src/api)
+target_link_libraries(test_cuda_ranks PRIVATE hvd_runtime hvd_schedulers hvd_cuda_double GTest::gtest
+                                              GTest::gtest_main)
+target_compile_definitions(test_cuda_ranks PRIVATE HVD_VERSION="${PROJECT_VERSION}"
+                                                   HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>")
+target_link_options(test_cuda_ranks PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map
+                                            -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
+gtest_discover_tests(test_cuda_ranks TEST_PREFIX "cuda." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})

@@ -165,9 +165,9 @@ Status Events::check_stream_of_program(StreamHandle stream) {
   HVD_RETURN_IF_ERROR(
       health_.check(*context_, context_->driver().stream_context(stream, &its_context), "the stream of a tensor"));
   if (its_context != context_->handle())
-    return Error(ErrorCode::invalid_argument,
-                 "the stream belongs to another GPU than the tensor, which is on cuda device " +
-                     std::to_string(context_->ordinal()) + ": give a stream of the tensor's device");
+    return Error(ErrorCode::invalid_argument, "this is no stream of cuda device " +
+                                                  std::to_string(context_->ordinal()) +
+                                                  ": give a stream of the tensor's device");
   hvd::cuda::CaptureStatus status = hvd::cuda::CaptureStatus::none;
   HVD_RETURN_IF_ERROR(
       health_.check(*context_, context_->driver().stream_capture_status(stream, &status), "the stream of a tensor"));

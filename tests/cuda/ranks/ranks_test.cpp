@@ -1,0 +1,181 @@
+// Ranks as threads whose tensors are on GPUs: the shipped plugin on the double of the driver, tensors staged through
+// the host.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "api/horovod.h"
+#include "api/runtime_of_c.hpp"
+#include "devices/cuda/plugin.hpp"
+#include "doubles/cuda/control.h"
+#include "native/cuda/owners.hpp"
+#include "ranks_as_threads.hpp"
+
+namespace hvd {
+namespace {
+
+using devices::Memory;
+using devices::Move;
+using devices::Where;
+using testing::Ensemble;
+using testing::RankThread;
+using Floats = std::vector<float>;
+
+constexpr auto patience = std::chrono::seconds(60);
+constexpr int devices_of_double = 2;
+
+// A rank with its GPU, and the program's stream there.
+class Program {
+ public:
+  Program(int rank, int size, std::shared_ptr<devices::Device> device)
+      : rank_(rank),
+        size_(size),
+        device_(std::move(device)),
+        driver_(*cuda::load_driver(HVD_CUDA_DOUBLE)),
+        context_(*cuda::Context::open(driver_, device_->ordinal())),
+        use_(*context_),
+        own_(std::move(*cuda::make_stream(context_, 0))) {}
+
+  void run_on(hvd_runtime* runtime) {
+    runtime_ = runtime;
+    for (int round = 0; round < 2; ++round) {
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{30'000}}) sum(count, round);
+      gather(round);
+    }
+  }
+
+ private:
+  Stream stream() const { return {own_.get()}; }
+  Memory memory_of(std::size_t count, Where where) {
+    auto memory = device_->allocate(count * sizeof(float), where, where == Where::on_device ? stream() : Stream{});
+    EXPECT_TRUE(memory);
+    return std::move(*memory);
+  }
+  void move(const void* from, void* to, std::size_t count) {
+    const Move one{from, to, static_cast<std::int64_t>(count)};
+    EXPECT_TRUE(device_->move(stream(), {&one, 1}, {DataType::f32, DataType::f32, 1.0}));
+  }
+  Memory upload(const Floats& values) {
+    Memory pages = memory_of(values.size(), Where::on_host), memory = memory_of(values.size(), Where::on_device);
+    if (!values.empty()) std::memcpy(pages.data(), values.data(), values.size() * sizeof(float));
+    move(pages.data(), memory.data(), values.size());
+    on_their_way_.push_back(std::move(pages));
+    return memory;
+  }
+  // What is there when the program's stream has got here.
+  Floats read(const void* data, std::size_t count) {
+    Memory pages = memory_of(count, Where::on_host);
+    move(data, pages.data(), count);
+    EXPECT_EQ(driver_.stream_synchronize(own_.get()), cuda::Code::success);
+    on_their_way_.clear();
+    Floats values(count);
+    if (count > 0) std::memcpy(values.data(), pages.data(), count * sizeof(float));
+    return values;
+  }
+
+  hvd_handle start(const std::string& name, hvd_verb verb, std::size_t count, const void* in, void* out) {
+    const auto rows = static_cast<std::int64_t>(count);
+    hvd_op_description description{};
+    description.struct_size = sizeof description;
+    description.name = name.c_str();
+    description.verb = verb;
+    description.dtype = HVD_FLOAT32;
+    description.reduce_op = HVD_SUM;
+    description.dimensions = 1;
+    description.shape = &rows;
+    description.prescale = description.postscale = 1.0;
+    description.device = HVD_CUDA;
+    description.device_ordinal = device_->ordinal();
+    hvd_op* op = nullptr;
+    EXPECT_EQ(hvd_prepare(runtime_, &description, &op), HVD_OK) << hvd_last_error();
+    hvd_start_arguments arguments = hvd_use_of(op, in, out);
+    arguments.first_dimension = rows;
+    arguments.stream = own_.get();
+    hvd_handle handle = 0;
+    EXPECT_EQ(hvd_start(runtime_, &arguments, 1, &handle), HVD_OK) << hvd_last_error();
+    return handle;
+  }
+
+  // The input is late, and all memory is freed while work on it is under way.
+  void sum(std::size_t count, int round) {
+    hvd_double_hold(own_.get());
+    Floats expected(count), mine(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      mine[i] = static_cast<float>((rank_ + 1) * static_cast<int>(i % 13) + round);
+      for (int rank = 0; rank < size_; ++rank)
+        expected[i] += static_cast<float>((rank + 1) * static_cast<int>(i % 13) + round);
+    }
+    Memory in = upload(mine), out = memory_of(count, Where::on_device);
+    const hvd_handle handle = start("sum " + std::to_string(count), HVD_ALLREDUCE, count, in.data(), out.data());
+    hvd_double_let_go(own_.get());
+    EXPECT_EQ(hvd_wait(runtime_, handle, -1), HVD_OK) << hvd_last_error();
+    hvd_release(runtime_, handle);
+    in = {};
+    EXPECT_TRUE(read(out.data(), count) == expected) << "a wrong sum of " << count << " on rank " << rank_;
+  }
+
+  // The result is in memory of the runtime, which is freed at once.
+  void gather(int round) {
+    Floats expected;
+    for (int rank = 0; rank < size_; ++rank)
+      expected.insert(expected.end(), static_cast<std::size_t>(rank + 1), static_cast<float>(10 * round + rank));
+    const auto rows = static_cast<std::size_t>(rank_ + 1);
+    Memory in = upload(Floats(rows, static_cast<float>(10 * round + rank_)));
+    const hvd_handle handle = start("gather", HVD_ALLGATHER, rows, in.data(), nullptr);
+    EXPECT_EQ(hvd_wait(runtime_, handle, -1), HVD_OK) << hvd_last_error();
+    void *data = nullptr, *owner = nullptr;
+    void (*free_data)(void*) = nullptr;
+    EXPECT_EQ(hvd_result_take(runtime_, handle, 0, &data, &owner, &free_data, nullptr), HVD_OK) << hvd_last_error();
+    hvd_release(runtime_, handle);
+    EXPECT_TRUE(read(data, expected.size()) == expected) << "rank " << rank_ << " has gathered something else";
+    free_data(owner);
+  }
+
+  const int rank_, size_;
+  const std::shared_ptr<devices::Device> device_;
+  const cuda::Driver driver_;
+  const std::shared_ptr<const cuda::Context> context_;
+  const cuda::Context::Use use_;
+  const cuda::OwnStream own_;
+  hvd_runtime* runtime_ = nullptr;
+  std::vector<Memory> on_their_way_;
+};
+
+class RanksOnGpus : public ::testing::TestWithParam<std::vector<int>> {};
+INSTANTIATE_TEST_SUITE_P(of, RanksOnGpus,
+                         ::testing::Values(std::vector<int>{1}, std::vector<int>{2}, std::vector<int>{4}),
+                         [](const auto& shape) { return std::to_string(shape.param[0]) + "_ranks"; });
+
+TEST_P(RanksOnGpus, reduce_and_gather_tensors_that_are_late_and_freed_in_flight) {
+  Environment environment;
+  environment.set("HOROVOD_CUDA_DRIVER", HVD_CUDA_DOUBLE);
+  auto plugin = posix::open_plugin<devices::cuda::Plugin>("cuda", environment);
+  ASSERT_TRUE(plugin) << plugin.error().message;
+  Ensemble ensemble(testing::made_up_world(GetParam()));
+  run_ranks(ensemble, [&](RankThread& thread) {
+    const int rank = thread.rank().value;
+    auto opened = (*plugin)->open(rank % devices_of_double, environment);
+    ASSERT_TRUE(opened) << opened.error().message;
+    std::shared_ptr<devices::Device> device = std::move(*opened);
+    runtime::Runtime::Parts parts;
+    parts.world = ensemble.world;
+    parts.world.rank = thread.rank();
+    parts.config = ensemble.config;
+    parts.threads = ensemble.hub;
+    parts.devices = {device};
+    auto started = runtime::Runtime::start(std::move(parts), Deadline::after(patience));
+    ASSERT_TRUE(started) << started.error().message;
+    hvd_runtime runtime{std::move(*started)};
+    {
+      Program program(rank, ensemble.world.size(), device);
+      program.run_on(&runtime);
+    }
+    runtime.runtime.reset();
+  });
+}
+
+}  // namespace
+}  // namespace hvd
