@@ -8,10 +8,16 @@
 //     After it has come, its token may be reused only for other events that have come.
 //  3. If work fails, all work queued on the device later fails too. Events that have not come yet will never come, and
 //     query() gives the reason. Failed work touches no memory any more.
+//  4. Work that was aborted because a peer is lost ends, and its events come (transport::Link::abort). So an event that
+//     has come after an abort does not tell that the results are right.
+//  5. No call waits for the device's library, not even query() while that library hangs: the engine's thread makes
+//     these calls. At the end of a job they are made on a thread of their own nevertheless (runtime/last_calls).
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/deadline.hpp"
@@ -72,8 +78,16 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   DeviceKind kind() const noexcept { return kind_; }
-  // Returns the device's number among the devices of its kind, as programs count them.
-  int ordinal() const noexcept { return ordinal_; }
+  // Returns the device's number among the devices of its kind, as programs count them; -1 until it is opened.
+  int ordinal() const noexcept { return ordinal_.load(std::memory_order_acquire); }
+  // A device may be made without a call of its library, as devices of the registry are, because a program may never use
+  // it, or may choose another ordinal later (torch.cuda.set_device). open() then makes the context that all other
+  // functions need. It is called once, for the first tensor, and may take a second.
+  Status open(int ordinal) {
+    HVD_RETURN_IF_ERROR(open_library(ordinal));
+    ordinal_.store(ordinal, std::memory_order_release);
+    return {};
+  }
 
   // Allocates memory from a pool. Memory that was given back is used again when `user` has done all work that was
   // queued on it before that. With a null `user`, memory is used again at once. The result is never null, also for zero
@@ -87,6 +101,8 @@ class Device {
   // (is_possible()).
   virtual Status move(Stream stream, std::span<const Move> moves, const Treatment& treatment) = 0;
 
+  // This and wait() refuse, by name, a stream of another device and one that is being captured into a graph of the
+  // program: replays of the graph would be launches of which no other rank knows.
   virtual Result<Event> record(Stream stream) = 0;
   // Work that is queued on the stream after this call runs after the event.
   virtual Status wait(Stream stream, Event event) = 0;
@@ -95,12 +111,22 @@ class Device {
   virtual Result<bool> query(Event event, posix::WaitWord* wake) = 0;
 
  protected:
+  // With ordinal -1 the device has to be opened.
   Device(DeviceKind kind, int ordinal) : kind_(kind), ordinal_(ordinal) {}
+  virtual Status open_library(int /*ordinal*/) { return {}; }
 
  private:
   const DeviceKind kind_;
-  const int ordinal_;
+  std::atomic<int> ordinal_;
 };
+
+// Returns the words for a device in messages, such as "cuda device 0".
+inline std::string describe(DeviceKind kind, int ordinal) {
+  return std::string(name_of(kind)) + " device " + std::to_string(ordinal);
+}
+inline std::string describe(const Device& device) {
+  return describe(device.kind(), device.ordinal());
+}
 
 // A wait word on which no thread sleeps. A caller that passes this word to query() removes its own word, which may then
 // be destroyed.

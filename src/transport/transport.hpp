@@ -118,6 +118,12 @@ class Link {
   // looks again instead of taking a nap, because nothing moves during a nap.
   virtual bool progresses_only_when_polled() noexcept { return false; }
   // Makes all pending operations fail. Afterwards neither this process nor a peer touches the caller's buffers.
+  //
+  // For a link of a device: work that was issued and cannot be completed any more ends. Its results are never left
+  // half-reduced, because the caller's stream goes on and its program may have been told long ago that all is well. So
+  // each collective queues, before its last event, work that looks at a word that abort() sets first, and then writes
+  // NaN to what the collective writes. It never writes to inputs or to a root's data. Integers have no NaN; their
+  // handles fail (Engine::completeness_of). This function is called on a thread of its own, and may hang.
   virtual void abort(const Error& reason) noexcept = 0;
 };
 
