@@ -27,6 +27,11 @@ class Observer {
   virtual void stage(Sequence /*batch*/, std::string_view /*what*/) {}
   // The data of the batch begin to move, over this transport (empty if the rank is alone) and by this algorithm.
   virtual void started(Sequence /*batch*/, std::string_view /*transport*/, std::string_view /*algorithm*/) {}
+  // All that is left of the batch happens on a device: it was issued there, and has ended there. These are the host's
+  // times. `name` is that of its first operation. finished() comes between them for operations that have streams.
+  // ended() does not come if the batch was aborted.
+  virtual void issued(Sequence /*batch*/, std::string_view /*device*/, std::string_view /*name*/) {}
+  virtual void ended(Sequence /*batch*/) {}
   // Called for every operation of the batch, one after the other.
   virtual void finished(const Operation& /*operation*/, Sequence /*batch*/) {}
   // May come at any time after submitted().

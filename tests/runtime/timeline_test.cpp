@@ -91,6 +91,22 @@ TEST_F(ATimeline, shows_negotiation_and_activities_of_every_tensor) {
   EXPECT_EQ(all.items.back()["args"]["batch"].number, 1);
 }
 
+TEST_F(ATimeline, shows_batches_on_a_device_from_their_issue_to_their_end) {
+  {
+    auto timeline = open();
+    timeline->ended(Sequence{6});  // issued before
+    timeline->issued(Sequence{7}, "cuda device 1", "first");
+    timeline->issued(Sequence{8}, "cuda device 1", "second \"quoted\"");
+    timeline->ended(Sequence{7});
+  }
+  const Json all = trace();
+  EXPECT_EQ(life_of(all, "cuda device 1"),
+            (std::vector<std::string>{"b first", R"(b second \"quoted\")", "e first", R"(e second \"quoted\")"}))
+      << "what has not ended ends with the file";
+  EXPECT_EQ(all.items.back()["id2"]["local"].text, "8");
+  EXPECT_EQ(all.items.back()["cat"].text, "device");
+}
+
 TEST_F(ATimeline, begins_with_the_time_of_its_start) {
   open();
   Json all = trace();

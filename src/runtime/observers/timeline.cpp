@@ -59,6 +59,10 @@ Timeline::~Timeline() {
 
 // ---- the engine's thread
 
+std::size_t Timeline::reserved() const {
+  return open_ * records_of_a_use + issued_.size();
+}
+
 std::uint16_t Timeline::number_of_place(const Operation& operation) {
   return static_cast<std::uint16_t>(operation.number % TraceEvents::places);
 }
@@ -70,7 +74,7 @@ void Timeline::submitted(const Operation& operation) {
       place.operation == operation.number + 1
           ? 0
           : sizeof(TraceOperation) + operation.signature.shape.size() * 8 + operation.entry->name.size();
-  std::size_t needed = (open_ + 1) * records_of_a_use + TraceQueue::records_for(text_bytes) + 1;
+  std::size_t needed = records_of_a_use + reserved() + TraceQueue::records_for(text_bytes) + 1;
   if (is_to_be_woken_.load(std::memory_order_relaxed) && !queue_.has_room(queue_.size() / 2 + needed)) {
     is_to_be_woken_.store(false, std::memory_order_relaxed);
     wake_.post();
@@ -115,7 +119,7 @@ void Timeline::introduce(const Operation& operation) {
 
 void Timeline::ready(ProcessSetId set, std::string_view name, Rank rank) {
   // This record is left out first when there is little room, because nothing depends on it.
-  if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(name.size()) + queue_.size() / 4)) return;
+  if (!queue_.has_room(reserved() + TraceQueue::records_for(name.size()) + queue_.size() / 4)) return;
   TraceRecord record;
   record.kind = TraceRecord::Kind::ready;
   record.time_ns = now();
@@ -155,7 +159,7 @@ void Timeline::begin_activity(Sequence batch, std::string_view transport, std::s
   std::size_t text_bytes = transport.size() + 1 + algorithm.size();
   // This record is kept even if no use of the batch is recorded. If there is no room for it, only the stages are
   // missing.
-  if (!queue_.has_room(open_ * records_of_a_use + 1 + TraceQueue::records_for(text_bytes))) return;
+  if (!queue_.has_room(reserved() + 1 + TraceQueue::records_for(text_bytes))) return;
   int way = find_way(transport, algorithm);
   if (way < 0) return;
   TraceRecord record;
@@ -182,6 +186,28 @@ int Timeline::find_way(std::string_view transport, std::string_view algorithm) {
   return static_cast<int>(ways_.size() - 1);
 }
 
+void Timeline::issued(Sequence batch, std::string_view device, std::string_view name) {
+  name = cut_text(name, longest_message);
+  const std::size_t text_bytes = device.size() + 1 + name.size();
+  if (!queue_.has_room(reserved() + 1 + TraceQueue::records_for(text_bytes))) return;
+  text_.assign(device).append(1, '\0').append(name);
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::issued;
+  record.time_ns = now();
+  record.value = batch.value;
+  queue_.put(record, text_);
+  issued_.push_back(batch.value);
+}
+
+void Timeline::ended(Sequence batch) {
+  if (std::erase(issued_, batch.value) == 0) return;  // issued before the timeline was opened
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::ended;
+  record.time_ns = now();
+  record.value = batch.value;
+  queue_.put(record);
+}
+
 void Timeline::finished(const Operation& operation, Sequence batch) {
   if (!is_recorded(operation)) return;
   TraceRecord record;
@@ -196,7 +222,7 @@ void Timeline::finished(const Operation& operation, Sequence batch) {
 void Timeline::failed(const Operation& operation, const Error& error) {
   if (!is_recorded(operation)) return;
   std::string_view message = cut_text(error.message, longest_message);
-  if (!queue_.has_room(open_ * records_of_a_use + TraceQueue::records_for(message.size()))) message = {};
+  if (!queue_.has_room(reserved() + TraceQueue::records_for(message.size()))) message = {};
   TraceRecord record;
   record.kind = TraceRecord::Kind::failed;
   record.place = number_of_place(operation);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ class Timeline final : public Observer {
   void agreed(const Operation& operation, Sequence batch) override;
   void stage(Sequence batch, std::string_view what) override;
   void started(Sequence batch, std::string_view transport, std::string_view algorithm) override;
+  void issued(Sequence batch, std::string_view device, std::string_view name) override;
+  void ended(Sequence batch) override;
   void finished(const Operation& operation, Sequence batch) override;
   void failed(const Operation& operation, const Error& error) override;
 
@@ -60,6 +63,8 @@ class Timeline final : public Observer {
   Place& place_of(const Operation& operation) { return places_[operation.number % TraceEvents::places]; }
   static std::uint16_t number_of_place(const Operation& operation);
   bool is_recorded(const Operation& operation);
+  // Records that are still to come for what has begun.
+  std::size_t reserved() const;
   TraceRecord what_was_dropped();
   void introduce(const Operation& operation);
   std::int64_t since_start(Clock::time_point time) const { return (time - start_).count(); }
@@ -78,7 +83,8 @@ class Timeline final : public Observer {
   // Used only by the engine's thread:
   TraceQueue queue_;
   std::vector<Place> places_;
-  std::size_t open_ = 0;  // number of open places
+  std::size_t open_ = 0;              // number of open places
+  std::deque<std::uint64_t> issued_;  // recorded batches that are on a device, whose ends have room in the queue
   std::uint64_t dropped_ = 0;
   std::vector<std::string> ways_;
   std::string text_;

@@ -89,6 +89,8 @@ void TraceEvents::take(const TraceRecord& record, std::string_view text) {
     case TraceRecord::Kind::submitted: return submitted(record);
     case TraceRecord::Kind::agreed: return agreed(record);
     case TraceRecord::Kind::started: return started(record);
+    case TraceRecord::Kind::issued: return issued(record, text);
+    case TraceRecord::Kind::ended: return ended(record.value, record.time_ns);
     case TraceRecord::Kind::finished: return over(record, nullptr);
     case TraceRecord::Kind::failed: {
       std::string error(text);
@@ -224,6 +226,39 @@ void TraceEvents::started(const TraceRecord& record) {
   }
 }
 
+void TraceEvents::issued(const TraceRecord& record, std::string_view text) {
+  const std::size_t end = text.find('\0');
+  Issued batch{std::string(text.substr(0, end)), escaped(text.substr(end + 1))};
+  int& pid = devices_[batch.key];
+  if (pid == 0) {
+    pid = next_pid_++;
+    metadata("process_name", pid, "\"name\":\"" + escaped(batch.key) + '"');
+    metadata("process_sort_index", pid, "\"sort_index\":" + std::to_string(pid));
+  }
+  on_device("b", pid, record.value, batch.name, record.time_ns);
+  issued_[record.value] = std::move(batch);
+}
+
+void TraceEvents::ended(std::uint64_t batch, std::int64_t time_ns) {
+  auto found = issued_.find(batch);
+  if (found == issued_.end()) return;
+  on_device("e", devices_[found->second.key], batch, found->second.name, time_ns);
+  issued_.erase(found);
+}
+
+// Begins or ends a span that may overlap others of its row.
+void TraceEvents::on_device(const char* phase, int pid, std::uint64_t batch, std::string_view name,
+                            std::int64_t time_ns) {
+  event_ = std::string(R"({"ph":")") + phase + R"(","cat":"device","name":")";
+  // Files of several ranks may be merged, so the number is one of this process.
+  event_.append(name).append(R"(","id2":{"local":")");
+  add_number(event_, static_cast<std::int64_t>(batch));
+  event_ += "\"}";
+  add_time(time_ns);
+  event_ += ",\"pid\":" + std::to_string(pid);
+  add_event();
+}
+
 void TraceEvents::over(const TraceRecord& record, const std::string* error) {
   Place& place = places_[record.place];
   if (place.state == Place::State::idle) return;
@@ -250,6 +285,7 @@ void TraceEvents::leave_batch(const Place& place) {
 }
 
 void TraceEvents::close(std::int64_t time_ns) {
+  while (!issued_.empty()) ended(issued_.begin()->first, time_ns);
   for (Place& place : places_) {
     if (place.state == Place::State::idle) continue;
     if (place.state == Place::State::agreed) end(*place.row, time_ns);

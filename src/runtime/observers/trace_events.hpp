@@ -1,7 +1,9 @@
 #pragma once
 // Turns the engine's records into events of Chrome's trace format, in the form that Horovod's users know. A tensor is a
-// "process" whose spans NEGOTIATE_<OP> and <OP> follow each other. Inside <OP> there are QUEUE and <TRANSPORT>_<OP>.
+// "process" whose spans NEGOTIATE_<OP> and <OP> follow each other. Inside <OP> there are QUEUE and <TRANSPORT>_<OP>. A
+// device is another, whose spans are batches from when they were issued to their end; they overlap.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -70,6 +72,9 @@ class TraceEvents {
   void submitted(const TraceRecord& record);
   void agreed(const TraceRecord& record);
   void started(const TraceRecord& record);
+  void issued(const TraceRecord& record, std::string_view text);
+  void ended(std::uint64_t batch, std::int64_t time_ns);
+  void on_device(const char* phase, int pid, std::uint64_t batch, std::string_view name, std::int64_t time_ns);
   void over(const TraceRecord& record, const std::string* error);
   void leave_batch(const Place& place);
   std::string arguments_of(const Place& place) const;
@@ -97,6 +102,11 @@ class TraceEvents {
     std::size_t left = 0;
   };
   std::unordered_map<std::uint64_t, Batch> batches_;  // batches that are under way
+  struct Issued {
+    std::string key, name;  // the key of its device's row
+  };
+  std::map<std::uint64_t, Issued> issued_;  // batches that are on a device
+  std::map<std::string, int> devices_;      // the rows of devices, by their pid
   std::uint64_t last_marked_ = ~std::uint64_t{0};
   std::int64_t last_us_ = -1;
   std::string time_text_;  // ,"ts":… of last_us_; kept because many events have the same time

@@ -20,6 +20,8 @@ struct TraceRecord {
     submitted,  // value: rows of this call
     agreed,     // the value is the batch
     started,    // the value is the batch, the number is the way
+    issued,     // the value is the batch; text: the device, a zero, the name of the first operation
+    ended,      // the value is the batch
     finished,
     failed,   // the text is the error's message
     dropped,  // value: how many uses of operations the queue had no room for
