@@ -45,6 +45,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_release", InCallback::allowed},
     {"hvd_result_shape", InCallback::allowed},
     {"hvd_result_splits", InCallback::allowed},
+    {"hvd_result_device", InCallback::allowed},
     {"hvd_result_copy", InCallback::allowed},
     {"hvd_result_take", InCallback::allowed},
     {"hvd_shared_allocate", InCallback::refused},

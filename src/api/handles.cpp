@@ -50,9 +50,10 @@ hvd_status wait_until_done(hvd::api::RefusedFunction function, hvd_runtime* runt
 
 // The outcome of a done handle whose streams were ordered with the result `ordered`.
 hvd_status outcome_of(const hvd::runtime::HandleCell& cell, const hvd::Status& ordered) {
-  if (!cell.error) return ordered ? HVD_OK : fail(ordered.error());
-  std::string_view id = id_of(cell.error->code, "", "HVD2103");
-  return id.empty() ? fail(*cell.error) : fail(hvd::identified(*cell.error, id));
+  if (!cell.error && ordered) return HVD_OK;
+  const hvd::Error& error = cell.error ? *cell.error : ordered.error();
+  std::string_view id = id_of(error.code, "", "HVD2103");
+  return id.empty() ? fail(error) : fail(hvd::identified(error, id));
 }
 
 // Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
@@ -140,6 +141,17 @@ hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index
   *data = parts.data;
   *owner = parts.owner;
   *free_data = parts.free_owner;
+  return HVD_OK;
+}
+
+hvd_status hvd_result_device(hvd_runtime* runtime, hvd_handle handle, size_t index, hvd_device* device, int* ordinal) {
+  if (!usable(runtime)) return why_unusable(runtime);
+  if (device == nullptr || ordinal == nullptr)
+    return fail(ErrorCode::invalid_argument, "hvd_result_device needs places for the kind and the ordinal");
+  const auto* result = find_result(runtime, handle, index);
+  if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  *device = static_cast<hvd_device>(result->device);
+  *ordinal = runtime->runtime->device(result->device)->ordinal();
   return HVD_OK;
 }
 

@@ -82,7 +82,7 @@ typedef enum hvd_reduce_op {
 } hvd_reduce_op;
 
 /* The kind of memory that holds a tensor. */
-typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1 } hvd_device;
+typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1, HVD_ROCM = 2 } hvd_device;
 
 enum { HVD_MAX_DIMENSIONS = 32, HVD_MAX_HANDLES = 4194304 /* handles of a runtime that are not released */ };
 
@@ -185,9 +185,14 @@ typedef struct hvd_op_description {
   int transient;              /* not 0: the name will not be used again, and nothing about it is cached */
   int reserved;               /* ignored; it was padding in the first release */
   hvd_device device;          /* the memory of input and output, 0: host. It must be equal on all ranks */
-  int device_ordinal;         /* number of this rank's device, as the device's library counts */
-  const char* group; /* null, or the name of a group. If HOROVOD_DISABLE_GROUP_FUSION is set, an operation is fused
+  int device_ordinal;         /* number of this rank's device, as the device's library counts. The first tensor
+                               * decides: all tensors of a rank that are in device memory are on one device. For
+                               * HVD_JOIN: the device by which a rank takes part that has used none yet */
+  const char* group;     /* null, or the name of a group. If HOROVOD_DISABLE_GROUP_FUSION is set, an operation is fused
                       * only with operations of its group */
+  int has_output_device; /* not 0: the next two say where the output is, which is checked. 0: where the input is */
+  hvd_device output_device;
+  int output_device_ordinal;
 } hvd_op_description;
 
 /* Finds or makes the prepared operation of this description. Local and thread-safe. It takes a microsecond, so the
@@ -282,6 +287,9 @@ HVD_API hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size
  * stream of hvd_start() had in its queue when free_data() was called; that stream must exist until then. */
 HVD_API hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index, void** data, void** owner,
                                    void (**free_data)(void* owner), hvd_device* device);
+/* Gives the device in whose memory the result is: its kind, and its number as the device's library counts. */
+HVD_API hvd_status hvd_result_device(hvd_runtime* runtime, hvd_handle handle, size_t index, hvd_device* device,
+                                     int* ordinal);
 
 /* ---- memory shared by the ranks of a node ------------------------------------------------------------------------ */
 

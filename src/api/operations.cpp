@@ -34,7 +34,7 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 namespace {
 
 // The C enums are cast to ours.
-static_assert(HVD_FLOAT64 + 1 == hvd::data_type_count && HVD_CUDA + 1 == hvd::device_kind_count &&
+static_assert(HVD_FLOAT64 + 1 == hvd::data_type_count && HVD_ROCM + 1 == hvd::device_kind_count &&
               HVD_JOIN == static_cast<int>(hvd::Verb::join));
 
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
@@ -58,6 +58,11 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
                   " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
 }
 
+std::string describe_place(hvd_device kind, int ordinal) {
+  if (kind < HVD_HOST || kind > HVD_ROCM) return "unknown memory (" + std::to_string(kind) + ")";
+  return kind == HVD_HOST ? "the host" : hvd::devices::describe(static_cast<hvd::DeviceKind>(kind), ordinal);
+}
+
 // `size` is the number of ranks in the process set.
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
@@ -70,7 +75,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
     return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
                    std::to_string(HVD_MAX_DIMENSIONS));
   if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
-  if (description.device < HVD_HOST || description.device > HVD_CUDA)
+  if (description.device < HVD_HOST || description.device > HVD_ROCM)
     return invalid("hvd_op_description.device is " + std::to_string(description.device) + "; expected an hvd_device");
   signature.verb = static_cast<hvd::Verb>(description.verb);
   signature.dtype = static_cast<hvd::DataType>(description.dtype);
@@ -188,12 +193,18 @@ hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* descripti
   }
   hvd::runtime::Signature signature;
   if (hvd_status status = read_description(given, size, signature); status != HVD_OK) return status;
-  if (const auto* device = runtime->runtime->device(signature.device);
-      device && device->ordinal() != given.device_ordinal)
-    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "' is on " + name_of(signature.device) +
-                                                 " device " + std::to_string(given.device_ordinal) +
-                                                 "; the device of this rank is " + std::to_string(device->ordinal()) +
-                                                 ": keep its tensors there (torch.cuda.set_device)");
+  // A rank that joins may say by which device it takes part.
+  const bool joins = signature.verb == hvd::Verb::join && runtime->runtime->has_device(hvd::DeviceKind(given.device));
+  const hvd::DeviceKind kind = joins ? hvd::DeviceKind(given.device) : signature.device;
+  if (given.has_output_device != 0 && signature.row().has_tensor() &&
+      (given.output_device != given.device || given.output_device_ordinal != given.device_ordinal))
+    return fail(ErrorCode::invalid_argument, "'" + std::string(given.name) + "': the input is on " +
+                                                 describe_place(given.device, given.device_ordinal) +
+                                                 ", the output on " +
+                                                 describe_place(given.output_device, given.output_device_ordinal) +
+                                                 "; both have to be on one device");
+  if (auto opened = runtime->runtime->open_device(kind, given.device_ordinal, given.process_set); !opened)
+    return fail(opened.error().code, "'" + std::string(given.name) + "': " + opened.error().message);
   auto prepared = runtime->runtime->prepare(given.name, std::move(signature), given.process_set);
   if (!prepared) return fail(prepared.error());
   *op = to_c(*prepared);

@@ -16,6 +16,7 @@ constexpr std::optional<DeviceKindRow> row_of(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::host: return DeviceKindRow{"host"};
     case DeviceKind::cuda: return DeviceKindRow{"cuda"};
+    case DeviceKind::rocm: return DeviceKindRow{"rocm"};
   }
   return std::nullopt;
 }

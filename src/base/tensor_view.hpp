@@ -8,8 +8,8 @@
 namespace hvd {
 
 // A kind of memory. The values are part of the C API (horovod.h).
-enum class DeviceKind : std::uint8_t { host, cuda };
-inline constexpr int device_kind_count = 2;
+enum class DeviceKind : std::uint8_t { host, cuda, rocm };
+inline constexpr int device_kind_count = 3;
 
 const char* name_of(DeviceKind kind) noexcept;
 

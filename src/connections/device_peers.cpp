@@ -59,4 +59,13 @@ bool DevicePeers::all_have(const Group& group, std::string_view kind) const {
   });
 }
 
+Rank DevicePeers::first_without(std::span<const Rank> ranks, std::string_view kind) const {
+  if (cards_.empty()) return Rank{-1};
+  for (Rank rank : ranks) {
+    const DeviceCard* card = card_of(rank);
+    if (card == nullptr || std::ranges::find(card->kinds, kind) == card->kinds.end()) return rank;
+  }
+  return Rank{-1};
+}
+
 }  // namespace hvd::connections

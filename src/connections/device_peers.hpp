@@ -2,6 +2,7 @@
 // What the ranks of a job must know of each other's devices. Each rank tells it when the ranks meet (Member::devices).
 // A rank on a machine without GPUs tells nothing.
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ class DevicePeers {
   // True if tensors may stay in memory of this kind on all ranks of the group. One rank without the kind makes all of
   // them go through the host.
   bool all_have(const Group& group, std::string_view kind) const;
+  // Returns the first of these ranks that cannot work on memory of this kind; -1 if all can, or if no rank of the job
+  // has told anything.
+  Rank first_without(std::span<const Rank> ranks, std::string_view kind) const;
 
  private:
   std::vector<std::optional<DeviceCard>> cards_;  // by rank; empty if no rank has told anything

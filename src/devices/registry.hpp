@@ -9,6 +9,7 @@ namespace hvd::devices {
 
 struct Maker {
   const char* name;
+  // Calls no function of the device's library (see Device::open). Null if this installation cannot work on such memory.
   std::unique_ptr<Device> (*make)();
 };
 std::span<const Maker> registry();

@@ -9,9 +9,12 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/collective.hpp"
+#include "base/deadline.hpp"
 #include "base/group.hpp"
 #include "base/result.hpp"
 #include "devices/device.hpp"
@@ -23,11 +26,26 @@ namespace hvd::runtime {
 // the rest of it happens on a device, `end` is when it ends there; otherwise it is over (token 0).
 using Finished = std::function<void(Operation&, Sequence, const Error*, Event end)>;
 
+// A batch of which all that is left happens on a device.
+struct IssuedBatch {
+  ProcessSetId set;
+  std::string_view name;  // of its first operation
+  std::size_t operations = 0;
+  DeviceKind kind = DeviceKind::host;
+  int ordinal = 0;          // of the device
+  Clock::time_point since;  // when it was issued, or when it became the oldest one of its lane
+};
+
 struct QueuedBatch {
   Sequence sequence;
   std::vector<Operation*> operations;  // operations of one kind (Signature::fuses_with); of an issued batch only those
                                        // that have not ended
-  Event end{};                         // the event at the end of an issued batch
+  // Of an issued batch:
+  Event end{};  // the event at its end
+  Clock::time_point issued_at{};
+  std::string name{};           // of its first operation; the operations themselves may be gone
+  std::size_t size = 0;         // how many operations it had
+  std::vector<Event> inputs{};  // where its tensors became ready, on the streams of the program
 };
 
 class BatchOfTensors {

@@ -360,14 +360,41 @@ bool Engine::run_batches() {
 }
 
 void Engine::end(const Error& reason) {
-  {
+  auto set_ended = [this](const Error& why) {
     std::lock_guard lock(ended_mutex_);
-    ended_ = std::make_shared<const Error>(reason);
+    ended_ = std::make_shared<const Error>(why);
+  };
+  set_ended(reason);
+  lost_ends_ = runner_->unended();
+  losses_.store(Losses::ending, std::memory_order_release);
+  const std::string stuck = runner_->end(reason, Deadline::after(milliseconds_of(config_.peer_timeout_s)));
+  Error told = reason;
+  if (!stuck.empty()) {
+    log::error(stuck);
+    told.message += "; " + stuck;
+    set_ended(told);
   }
-  runner_->abort(reason);
-  runner_->abandon();
+  losses_.store(stuck.empty() ? Losses::over : Losses::stuck, std::memory_order_release);
+  losses_.notify_all();
   inbox_.close();
-  follower_.end(inbox_.take(), reason);
+  follower_.end(inbox_.take(), told);
+}
+
+Engine::Completeness Engine::completeness_of(const HandleCell& cell) const {
+  if (losses_.load(std::memory_order_acquire) == Losses::none) return {};
+  auto is_lost = [&](const EndOnDevice& end) {
+    return std::ranges::any_of(lost_ends_, [&](const EndOnDevice& lost) {
+      return lost.device == end.device && lost.event.token == end.event.token;
+    });
+  };
+  if (std::ranges::none_of(cell.ends, is_lost)) return {};
+  losses_.wait(Losses::ending, std::memory_order_acquire);  // callbacks are called only after it
+  const std::shared_ptr<const Error> why = ended();
+  return {Error(why->code,
+                "the result is not complete, because it was still under way on a device when this "
+                "rank's work ended: " +
+                    why->message),
+          losses_.load(std::memory_order_acquire) == Losses::over};
 }
 
 // Says which operation keeps this rank from the agreed end, and the rank that it waits for if that is known.
@@ -379,6 +406,9 @@ std::string Engine::describe_work() const {
       return "'" + operation->entry->name + "' waits for " + describe(world_, missing) + what_it_does(world_, missing);
     if (oldest == nullptr || operation->record < oldest->record) oldest = operation;
   }
+  if (const auto issued = runner_->oldest_issued())
+    return "'" + std::string(issued->batch.name) + "' did not end on " +
+           devices::describe(issued->batch.kind, issued->batch.ordinal);
   return oldest == nullptr ? "its last batch did not end" : "'" + oldest->entry->name + "' did not end";
 }
 
@@ -388,7 +418,8 @@ std::chrono::nanoseconds Engine::longest_sleep() const {
   std::chrono::nanoseconds sleep = stalls_.until_due(Clock::now());
   if (auto due = leader_ ? leader_->linger_due() : std::nullopt)
     sleep = earlier(sleep, std::max<Clock::duration>(*due - Clock::now(), Clock::duration::zero()));
-  if (auto report = leader_ ? leader_->heed_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
+  if (auto report = leader_ ? leader_->report_due() : std::nullopt) sleep = earlier(sleep, sleep_until(*report));
+  if (auto due = runner_->connect_due()) sleep = earlier(sleep, sleep_until(*due));
   return departure_due_ ? earlier(sleep, sleep_until(*departure_due_)) : sleep;
 }
 
@@ -401,27 +432,52 @@ Clock::time_point Engine::waits_since(const Operation& operation) const {
 bool Engine::watch_for_stalls() {
   if (departure_.phase() != Departure::Phase::running) return false;
   Clock::time_point now = Clock::now();
-  if (leader_) leader_->report_who_does_not_heed(now);
+  if (leader_) leader_->report_what_is_due(now);
   if (!stalls_.is_due(now)) return false;
   const Operation* oldest = nullptr;
   for (const Operation* operation : follower_.in_flight())
     if (oldest == nullptr || waits_since(*operation) < waits_since(*oldest)) oldest = operation;
   std::optional<Clock::time_point> since;
   if (oldest != nullptr) since = waits_since(*oldest);
+  // An operation without a stream stays in flight while its batch is on the device.
+  const std::optional<Runner::OldestIssued> issued = runner_->oldest_issued();
+  const bool is_on_device = issued && (!since || issued->batch.since <= *since);
+  if (is_on_device) since = issued->batch.since;
   StallWatch::Verdict verdict = stalls_.look(since, now);
-  if (verdict == StallWatch::Verdict::fine || oldest == nullptr) return false;
+  if (verdict == StallWatch::Verdict::fine || !since) return false;
   bool final = verdict == StallWatch::Verdict::end;
   double waited_s = std::chrono::duration<double>(stalls_.waited(*since, now)).count();
-  StallRequest stall{waited_s, Rank{-1}, {oldest->entry->set, oldest->entry->name}, final};
-  if (oldest->scheduled) stall.missing = runner_->waiting_for(*oldest);
+  if (is_on_device) report_stall_on_device(*issued, waited_s, final);
+  else report_stall(*oldest, waited_s, final);
+  return follow_departure();
+}
+
+void Engine::report_stall_on_device(const Runner::OldestIssued& issued, double waited_s, bool final) {
+  const std::string device = devices::describe(issued.batch.kind, issued.batch.ordinal);
+  StallRequest stall{waited_s,
+                     issued.is_held_up_by_program ? world_.rank : Rank{-1},
+                     {issued.batch.set, issued.batch.name},
+                     final,
+                     device};
+  tell_leader(stall);
+  // The work on the device never ends, so that no agreement would end this rank. The root may still name the rank that
+  // holds up the others: until it has had the time, they stay.
+  if (final && (issued.is_held_up_by_program || std::exchange(has_told_final_stall_, true)) && !leader_)
+    departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " +
+                                                  stall_report(world_,
+                                                               {world_.rank, std::string(issued.batch.name), device,
+                                                                waited_s, issued.is_held_up_by_program, true},
+                                                               {})});
+}
+
+void Engine::report_stall(const Operation& operation, double waited_s, bool final) {
+  StallRequest stall{waited_s, Rank{-1}, {operation.entry->set, operation.entry->name}, final, {}};
+  if (operation.scheduled) stall.missing = runner_->waiting_for(operation);
   Rank leader = layout_.node.rank_at(control::NodeBoard::leader);
-  if (leader_) {
-    leader_->hear_of_stall(stall);
-    if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
-  } else if (!is_halted(world_, leader)) {
-    outbox_.send(stall);
+  if (leader_ || !is_halted(world_, leader)) {
+    tell_leader(stall);
     // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
-    if (final && stall.missing.value >= 0)
+    if (!leader_ && final && stall.missing.value >= 0)
       departure_.stalled(
           {ErrorCode::shut_down,
            "Horovod has been shut down: " +
@@ -431,7 +487,12 @@ bool Engine::watch_for_stalls() {
     final ? log::error(text) : log::warning(text);
     if (final) departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " + text});
   }
-  return follow_departure();
+}
+
+void Engine::tell_leader(const StallRequest& stall) {
+  if (!leader_) return outbox_.send(stall);
+  leader_->hear_of_stall(world_.rank, stall);
+  if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
 }
 
 }  // namespace hvd::runtime

@@ -82,6 +82,16 @@ class Engine {
   StopPointOfRank& stop_point() { return stop_point_; }
   // Returns why nothing is accepted any more; null while the engine runs.
   std::shared_ptr<const Error> ended() const;
+  // Tells whether the results of a done handle will be complete. Any thread. Waits for the end of the last calls on
+  // devices, if they are under way.
+  struct Completeness {
+    Status status;          // an error if a device had not ended the operations when this rank's work ended
+    bool may_order = true;  // streams may wait for the ends on the device: they come
+  };
+  Completeness completeness_of(const HandleCell& cell) const;
+  // After stop(): true if a call into a device's library hangs. Then this engine and all that it uses must never be
+  // destroyed.
+  bool has_stuck_calls() const { return losses_.load(std::memory_order_acquire) == Losses::stuck; }
   // After stop(): true if all ranks had agreed to end and had carried out what was scheduled before.
   bool has_ended_in_order() const { return departure_.is_in_order(); }
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
@@ -111,6 +121,9 @@ class Engine {
   std::string describe_work() const;
   std::chrono::nanoseconds longest_sleep() const;
   bool watch_for_stalls();
+  void report_stall(const Operation& operation, double waited_s, bool final);
+  void report_stall_on_device(const Runner::OldestIssued& issued, double waited_s, bool final);
+  void tell_leader(const StallRequest& stall);
   Clock::time_point waits_since(const Operation& operation) const;
 
   const World& world_;
@@ -133,6 +146,10 @@ class Engine {
   StopPointOfRank stop_point_;
   mutable std::mutex ended_mutex_;
   std::shared_ptr<const Error> ended_;
+  // How far the end is. `lost_ends_` is written before `none` is left.
+  enum class Losses : std::uint8_t { none, ending, over, stuck };
+  std::atomic<Losses> losses_{Losses::none};
+  std::vector<EndOnDevice> lost_ends_;
   std::atomic<std::uint32_t> started_{0};  // 1 if the engine runs, 2 if its start has failed; start() waits for one of
                                            // them
 
@@ -147,8 +164,9 @@ class Engine {
   std::unique_ptr<Runner> runner_;
   Follower follower_;
   StallWatch stalls_;
-  Clock::time_point batch_moved_;   // the last time that a batch began or ended
-  bool has_finished_some_ = false;  // operations have ended since the last look at the batches
+  Clock::time_point batch_moved_;      // the last time that a batch began or ended
+  bool has_told_final_stall_ = false;  // of a batch on a device
+  bool has_finished_some_ = false;     // operations have ended since the last look at the batches
 };
 
 }  // namespace hvd::runtime

@@ -19,6 +19,7 @@ Lane::Lane(Parts parts)
     : teams_(std::move(parts.teams)),
       device_(teams_->device()),
       world_(*parts.world),
+      name_of_device_(devices::describe(device_)),
       counters_(*parts.counters),
       observers_(*parts.observers),
       finished_(std::move(parts.finished)),
@@ -39,6 +40,23 @@ Progress Lane::connect() {
   return progress;
 }
 
+// The links of the world in host memory are made by the start, which has a limit of its own.
+bool Lane::connect_in_time() {
+  const Clock::time_point now = Clock::now();
+  if (!connect_due_) connect_due_ = now + milliseconds_of(teams_->config().start_timeout_s);
+  const Progress progress = connect();
+  if (progress != Progress::pending) {
+    connect_due_.reset();
+  } else if (now >= *connect_due_) {
+    connect_due_.reset();
+    fail({ErrorCode::timeout, "the links for '" + queued_.front().operations.front()->entry->name + "'" +
+                                  teams_->describe_pending() + " were not there in time; HOROVOD_START_TIMEOUT (" +
+                                  std::to_string(static_cast<int>(teams_->config().start_timeout_s)) +
+                                  " s) sets the time. Not made"});
+  }
+  return progress == Progress::done;
+}
+
 std::vector<Operation*>& Lane::queue(Sequence sequence) {
   if (idle_.empty()) idle_.emplace_back();
   queued_.splice(queued_.end(), idle_, idle_.begin());
@@ -52,7 +70,7 @@ bool Lane::step() {
   if (failure_) return false;
   if (!issued_.empty() && end_issued()) return true;
   if (queued_.empty()) return false;
-  if (!is_connected_ && connect() != Progress::done) return failure_.has_value();
+  if (!is_connected_ && !connect_in_time()) return failure_.has_value();
   if (!started_ && !may_begin()) return false;
   bool began = !started_;
   if (began) {
@@ -155,7 +173,7 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
     refusal_ = std::move(algorithm.error());
     return;
   }
-  if (!is_of_host() && stage_ == Stage::data) wait_for_inputs();
+  if (!is_of_host() && stage_ == Stage::data) wait_for_inputs(queued_.front());
   if (failure_) return;
   task_ = find_plan(move.collective, *algorithm, team);
   for (Observer* observer : observers_) {
@@ -201,10 +219,13 @@ void Lane::finish(const Error* error) {
   if (report_end_) report_end_();
 }
 
-void Lane::wait_for_inputs() {
-  for (const Operation* operation : queued_.front().operations) {
-    if (operation->extras.ready.token == 0) continue;
-    if (auto waits = device_.wait({stream_.get()}, operation->extras.ready); !waits) return fail(waits.error());
+void Lane::wait_for_inputs(QueuedBatch& batch) {
+  batch.inputs.clear();
+  for (const Operation* operation : batch.operations) {
+    const Event ready = operation->extras.ready;
+    if (ready.token == 0 || (!batch.inputs.empty() && batch.inputs.back().token == ready.token)) continue;
+    batch.inputs.push_back(ready);
+    if (auto waits = device_.wait({stream_.get()}, ready); !waits) return fail(waits.error());
   }
 }
 
@@ -214,6 +235,10 @@ void Lane::issue() {
   issued_.splice(issued_.end(), queued_, queued_.begin());
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
+  batch.issued_at = Clock::now();
+  batch.name.assign(batch.operations.front()->entry->name);
+  batch.size = batch.operations.size();
+  for (Observer* observer : observers_) observer->issued(batch.sequence, name_of_device_, batch.name);
   std::erase_if(batch.operations, [&](Operation* operation) {
     if (!operation->extras.stream) return false;
     finished_(*operation, batch.sequence, nullptr, batch.end);
@@ -226,17 +251,37 @@ bool Lane::end_issued() {
   auto there = device_.query(issued_.front().end, nullptr);
   if (!there) return fail(there.error()), true;
   if (!*there) return false;
+  last_end_ = Clock::now();
   idle_.splice(idle_.end(), issued_, issued_.begin());
   QueuedBatch& batch = idle_.back();
+  for (Observer* observer : observers_) observer->ended(batch.sequence);
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, nullptr, {});
   if (report_end_) report_end_();
   return true;
 }
 
+std::optional<IssuedBatch> Lane::oldest_issued() const {
+  if (issued_.empty()) return std::nullopt;
+  const QueuedBatch& batch = issued_.front();
+  return IssuedBatch{teams_->set(),  batch.name,        batch.size,
+                     device_.kind(), device_.ordinal(), std::max(batch.issued_at, last_end_)};
+}
+
+bool Lane::is_held_up_by_program() const {
+  return !issued_.empty() && std::ranges::any_of(issued_.front().inputs, [this](Event input) {
+    auto there = device_.query(input, nullptr);
+    return there && !*there;
+  });
+}
+
+void Lane::add_unended(std::vector<EndOnDevice>& ends) const {
+  for (const QueuedBatch& batch : issued_) ends.push_back({device_.kind(), {}, batch.end});
+}
+
 void Lane::arm(bool for_all) noexcept {
   teams_->arm();
   if (issued_.empty()) return;
-  const bool is_awaited = for_all || report_end_ || (!queued_.empty() && is_full()) ||
+  const bool is_awaited = for_all || report_end_ || !observers_.empty() || (!queued_.empty() && is_full()) ||
                           std::ranges::any_of(issued_, [](const QueuedBatch& it) { return !it.operations.empty(); });
   if (is_awaited) (void)device_.query(issued_.front().end, teams_->wake());  // step() finds out what it says
 }

@@ -35,6 +35,8 @@ class Lane {
   };
   explicit Lane(Parts parts);
 
+  // Nothing can be carried out. The other ranks learn of it from this rank.
+  void fail(const Error& error);
   // Makes the links. Called before the first batch; otherwise the links are made when that batch begins.
   Progress connect();
   Teams& teams() { return *teams_; }
@@ -48,11 +50,20 @@ class Lane {
   // in flight. If no member can carry out a batch, it fails on all members alike, and the next batches run.
   bool step();
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+  // Set while links are made after the start: step() has to be called then.
+  std::optional<Clock::time_point> connect_due() const { return connect_due_; }
   // Called before the engine sleeps. The links wake it, and so does the oldest issued batch if somebody waits for its
   // end. `for_all` is true if this rank waits for the ends of all batches.
   void arm(bool for_all) noexcept;
   // Gives up all batches and plans. The links have been aborted before.
   void abandon();
+  // Returns the oldest batch that was issued and has not ended, as of the last step(). Empty if there is none.
+  std::optional<IssuedBatch> oldest_issued() const;
+  // True if the device has not got to the oldest issued batch, because the program's own work before it has not ended.
+  bool is_held_up_by_program() const;
+  // Adds the ends of all issued batches that have not ended.
+  void add_unended(std::vector<EndOnDevice>& ends) const;
+  const devices::Device& device() const { return device_; }
   // Returns the rank that the running batch waits for, if the operation is part of that batch; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
@@ -82,6 +93,7 @@ class Lane {
   // All members keep and forget the same plans.
   using Plans = RecentlyUsed<Kind, std::unique_ptr<Task>, HashOfKind>;
 
+  bool connect_in_time();
   void begin_batch();
   void begin_data();
   void begin(const BatchOfTensors::Move& move, Sequence batch);
@@ -89,7 +101,7 @@ class Lane {
   bool refuse();
   void finish(const Error* error);
   bool is_of_host() const { return device_.kind() == DeviceKind::host; }
-  void wait_for_inputs();
+  void wait_for_inputs(QueuedBatch& batch);
   void issue();
   bool end_issued();
   bool is_full() const { return issued_.size() >= most_issued; }
@@ -99,11 +111,11 @@ class Lane {
   // Returns true if the running batch held the turnstile.
   bool pass_turnstile();
   bool is_there(Event event);
-  void fail(const Error& error);
 
   std::unique_ptr<Teams> teams_;
   devices::Device& device_;
   const World& world_;
+  const std::string name_of_device_;
   Counters& counters_;
   const std::vector<Observer*>& observers_;
   Finished finished_;
@@ -117,11 +129,13 @@ class Lane {
   std::shared_ptr<void> stream_;  // a stream on which device inputs become ready; made with the links
   Task* task_ = nullptr;
   bool is_connected_ = false;
+  std::optional<Clock::time_point> connect_due_;
   bool started_ = false;
   bool holds_turnstile_ = false;  // the running batch has not launched all its work
   bool is_closed_ = false;
   std::optional<Error> refusal_;  // the reason why the batch that has just started cannot be carried out
   Stage stage_ = Stage::data;
+  Clock::time_point last_end_{};     // of an issued batch
   std::uint64_t task_sequence_ = 0;  // grows with every restart, equally on all members
   std::optional<Error> failure_;
 };

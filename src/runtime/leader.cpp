@@ -192,7 +192,8 @@ void Leader::leave_because(Rank lost, std::string_view why) {
   leave();
 }
 
-void Leader::hear_of_stall(const StallRequest& stall) {
+void Leader::hear_of_stall(Rank from, const StallRequest& stall) {
+  if (!stall.device.empty() && agreement_.coordinator() != nullptr) return hear_of_stall_on_device(from, stall);
   auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
   bool recent = last_report_ != Clock::time_point{} && Clock::now() - last_report_ < check_time / 2;
   if (recent && !stall.final) return;
@@ -216,6 +217,35 @@ void Leader::hear_of_stall(const StallRequest& stall) {
   // The nodes below were asked a while ago. If some have not answered, all ranks wait for those nodes.
   for (int child : agreement_.silent_children()) stall_->missing = link_to(Neighbour{child})->peer();
   report_stall(agreement_.known_missing());
+}
+
+void Leader::hear_of_stall_on_device(Rank from, const StallRequest& stall) {
+  const StallOnDevice it{from,           std::string(stall.name.name), std::string(stall.device),
+                         stall.waited_s, stall.missing.value >= 0,     stall.final};
+  const auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
+  const bool is_recent =
+      last_report_on_device_ != Clock::time_point{} && Clock::now() - last_report_on_device_ < check_time / 2;
+  if (it.is_held_up_by_program) return report_stall_on_device(it);
+  if (stall_on_device_) {
+    stall_on_device_->final = stall_on_device_->final || it.final;
+    return;
+  }
+  if (is_recent && !it.final) return;
+  stall_on_device_ = it;
+  stall_on_device_due_ =
+      Clock::now() +
+      (check_time.count() > 0
+           ? std::min<Clock::duration>(answer_patience, std::chrono::duration_cast<Clock::duration>(check_time))
+           : answer_patience);
+}
+
+void Leader::report_stall_on_device(StallOnDevice stall) {
+  stall.final = stall.final || (stall_on_device_ && stall_on_device_->final);
+  const std::string text = stall_report(world_, stall, halted_on_my_node(world_));
+  stall_on_device_.reset();
+  last_report_on_device_ = Clock::now();
+  stall.final ? log::error(text) : log::warning(text);
+  if (stall.final) verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
 }
 
 std::vector<SlotId> Leader::slots_in_doubt() const {
@@ -277,7 +307,8 @@ void Leader::heard_heeded(Rank from) {
   if (std::ranges::find(has_heeded_, false) == has_heeded_.end()) heed_due_.reset();
 }
 
-void Leader::report_who_does_not_heed(Clock::time_point now) {
+void Leader::report_what_is_due(Clock::time_point now) {
+  if (stall_on_device_ && now >= stall_on_device_due_) report_stall_on_device(*stall_on_device_);
   if (!heed_due_ || now < *heed_due_) return;
   heed_due_ = now + milliseconds_of(config_.stall_check_time_s);
   log::warning(report_on_heed(world_, has_heeded_, config_.stall_check_time_s));

@@ -55,12 +55,16 @@ class Leader final : private AgreementEffects {
   }
   // Takes the request of a rank, perhaps this one, that has waited for a long time. One report names all operations
   // that wait.
-  void hear_of_stall(const StallRequest& stall);
+  void hear_of_stall(Rank from, const StallRequest& stall);
   // Called when the log has a stop point. If some ranks have not left their loops after the time of a stall warning
   // (HOROVOD_STALL_CHECK_TIME_SECONDS), the root reports which ranks. On other nodes this call does nothing.
   void await_heed();
-  std::optional<Clock::time_point> heed_due() const { return heed_due_; }
-  void report_who_does_not_heed(Clock::time_point now);
+  // Set on the root while a report is planned: report_what_is_due() must be called then.
+  std::optional<Clock::time_point> report_due() const {
+    if (!stall_on_device_ || (heed_due_ && *heed_due_ < stall_on_device_due_)) return heed_due_;
+    return stall_on_device_due_;
+  }
+  void report_what_is_due(Clock::time_point now);
   // Returns why this rank must end: a stall that nothing else ends, or a lost neighbour. Empty if it need not end.
   const std::optional<Error>& verdict() const { return verdict_; }
   // Called when this rank leaves by agreement of all ranks. The neighbours need no reason.
@@ -78,6 +82,8 @@ class Leader final : private AgreementEffects {
   Link* link_to(Neighbour neighbour);
   std::vector<SlotId> slots_in_doubt() const;
   void report_stall(const std::vector<Missing>& missing);
+  void hear_of_stall_on_device(Rank from, const StallRequest& stall);
+  void report_stall_on_device(StallOnDevice stall);
   bool append_waiting();
   void note_moved(SlotId slot);
   bool moved_lately(SlotId slot) const;
@@ -95,7 +101,7 @@ class Leader final : private AgreementEffects {
     note_moved(slot);
   }
   void heard_ballot(OpNameView name, Rank from) override;
-  void heard_stall(Rank, const StallRequest& stall) override { hear_of_stall(stall); }
+  void heard_stall(Rank from, const StallRequest& stall) override { hear_of_stall(from, stall); }
   void heard_heeded(Rank from) override;
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
@@ -124,6 +130,9 @@ class Leader final : private AgreementEffects {
   };
   std::optional<Stall> stall_;
   Clock::time_point asked_at_;
+  // The rank at which a batch on a device is held up may tell it a moment after the others.
+  std::optional<StallOnDevice> stall_on_device_;
+  Clock::time_point stall_on_device_due_, last_report_on_device_;
   std::vector<bool> has_heeded_;               // for each rank: true if it has left its loop; empty before there is a
                                                // stop point
   std::optional<Clock::time_point> heed_due_;  // the time of the next report; set while some ranks stay in their loops

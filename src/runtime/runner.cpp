@@ -1,6 +1,10 @@
 #include "runtime/runner.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "runtime/last_calls.hpp"
 
 namespace hvd::runtime {
 
@@ -13,7 +17,10 @@ Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
   std::unique_ptr<Lane>& place = lanes_[{set.id, kind}];
   if (place) return *place;
   Lane::Parts lane;
-  lane.teams = std::make_unique<Teams>(*parts_.teams, set, kind, parts_.send);
+  auto device = parts_.teams->devices().open_for_zeros(kind);
+  // Of the host's lane nothing is used but its error.
+  devices::Device& used = device ? **device : *parts_.teams->devices().find(DeviceKind::host);
+  lane.teams = std::make_unique<Teams>(*parts_.teams, set, used, parts_.send);
   lane.world = parts_.world;
   lane.counters = parts_.counters;
   lane.observers = parts_.observers;
@@ -24,6 +31,9 @@ Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
                        parts_.world->rank == set.ranks.front();
   if (reports) lane.report_end = [send = parts_.send, id = set.id, kind] { send(BatchEndedRequest{id, kind}); };
   place = std::make_unique<Lane>(std::move(lane));
+  if (!device)
+    place->fail({ErrorCode::system, "a rank that has joined has to take part with its " + std::string(name_of(kind)) +
+                                        " device, which cannot be opened: " + device.error().message});
   return *place;
 }
 
@@ -73,8 +83,46 @@ const Error* Runner::failure() const {
   return nullptr;
 }
 
-void Runner::abandon() {
-  for (auto& [key, lane] : lanes_) lane->abandon();
+std::optional<Runner::OldestIssued> Runner::oldest_issued() const {
+  std::optional<OldestIssued> oldest;
+  const Lane* lane_of_oldest = nullptr;
+  for (const auto& [key, lane] : lanes_) {
+    auto issued = lane->oldest_issued();
+    if (!issued || (oldest && oldest->batch.since <= issued->since)) continue;
+    oldest = {*issued, false};
+    lane_of_oldest = lane.get();
+  }
+  if (oldest) oldest->is_held_up_by_program = lane_of_oldest->is_held_up_by_program();
+  return oldest;
+}
+
+std::vector<EndOnDevice> Runner::unended() const {
+  std::vector<EndOnDevice> ends;
+  for (const auto& [key, lane] : lanes_) lane->add_unended(ends);
+  return ends;
+}
+
+std::string Runner::end(const Error& reason, Deadline deadline) {
+  // The thread may outlive this call.
+  auto shared_reason = std::make_shared<const Error>(reason);
+  std::vector<std::function<void()>> aborts, rest;
+  std::string devices;
+  for (auto& [key, lane] : lanes_) lane->teams().abort_links_of_host(reason);
+  for (auto& [key, lane] : lanes_) {
+    if (key.second == DeviceKind::host) {
+      lane->abandon();
+      continue;
+    }
+    aborts.emplace_back([raw = lane.get(), shared_reason] { raw->teams().abort_link_of_device(*shared_reason); });
+    rest.emplace_back([raw = lane.get()] { raw->abandon(); });
+    const std::string name = describe(lane->device());
+    if (devices.find(name) == std::string::npos) devices += (devices.empty() ? "" : ", ") + name;
+  }
+  std::ranges::move(rest, std::back_inserter(aborts));
+  if (make_last_calls(std::move(aborts), deadline)) return "";
+  return devices +
+         " did not let go of this rank's links and tensors in time: its library hangs, or work of the program "
+         "there does not end. End this process, and do not use what the device has computed since";
 }
 
 Rank Runner::waiting_for(const Operation& operation) const {
@@ -87,6 +135,13 @@ void Runner::arm(bool for_all) noexcept {
   for (auto& [key, lane] : lanes_) lane->arm(for_all);
 }
 
+std::optional<Clock::time_point> Runner::connect_due() const {
+  std::optional<Clock::time_point> first;
+  for (const auto& [key, lane] : lanes_)
+    if (auto due = lane->connect_due(); due && (!first || *due < *first)) first = due;
+  return first;
+}
+
 bool Runner::needs_polling() noexcept {
   bool any = false;
   for (auto& [key, lane] : lanes_) any |= lane->teams().needs_polling();
@@ -97,10 +152,6 @@ bool Runner::progresses_only_when_polled() noexcept {
   for (auto& [key, lane] : lanes_)
     if (lane->teams().progresses_only_when_polled()) return true;
   return false;
-}
-
-void Runner::abort(const Error& reason) noexcept {
-  for (auto& [key, lane] : lanes_) lane->teams().abort(reason);
 }
 
 }  // namespace hvd::runtime

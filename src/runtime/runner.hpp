@@ -41,15 +41,26 @@ class Runner {
   // Returns true if a batch began or ended. After a failure of links failure() has the error.
   bool step();
   const Error* failure() const;
-  // Gives up all batches and plans. The links have been aborted before.
-  void abandon();
+  // Returns the batch that has been longest on a device of all that were issued and have not ended.
+  struct OldestIssued {
+    IssuedBatch batch;
+    bool is_held_up_by_program = false;  // Lane::is_held_up_by_program()
+  };
+  std::optional<OldestIssued> oldest_issued() const;
+  // Returns the ends of all issued batches that have not ended.
+  std::vector<EndOnDevice> unended() const;
+  // Aborts all links, and gives up all batches and plans. What devices have to do with that may take until the
+  // deadline. Returns "" if all is done, else what hangs: this object and all that it uses must then never be
+  // destroyed.
+  std::string end(const Error& reason, Deadline deadline);
   // Returns the rank that the operation's running batch waits for; -1 if it is not known.
   Rank waiting_for(const Operation& operation) const;
 
   void arm(bool for_all) noexcept;  // as Lane::arm()
+  // The earliest Lane::connect_due().
+  std::optional<Clock::time_point> connect_due() const;
   bool needs_polling() noexcept;
   bool progresses_only_when_polled() noexcept;
-  void abort(const Error& reason) noexcept;
 
  private:
   using Key = std::pair<ProcessSetId, DeviceKind>;

@@ -41,7 +41,7 @@ Runtime::Runtime(Parts parts)
       peers_(std::move(parts.peers)),
       threads_(std::move(parts.threads)),
       mpi_(std::move(parts.mpi)),
-      devices_(std::make_shared<devices::Devices>(parts.devices)),
+      devices_(std::make_shared<devices::Devices>(parts.devices, parts.placement ? parts.placement->gpu : -1)),
       observers_(std::move(parts.observers)),
       local_device_(parts.placement ? parts.placement->gpu : -1),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
@@ -63,10 +63,13 @@ Runtime::Runtime(Parts parts)
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) {
+  auto device_peers = connections::DevicePeers::of(parts.world);
+  if (!device_peers) return device_peers.error();
   auto net_listener = std::exchange(parts.net, std::nullopt);
   auto sets = std::exchange(parts.sets, {});
   auto transports = std::exchange(parts.transports, {});
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(parts)));
+  runtime->device_peers_ = std::move(*device_peers);
   if (runtime->layout_.nodes > 1) {
     if (!net_listener) panic("a world of several nodes needs a listener for the connections between them");
     auto net = connections::NetPeers::start(runtime->world_, runtime->config_, std::move(*net_listener));
@@ -158,10 +161,37 @@ int Runtime::mpi_thread_level() const {
   return mpi_ ? static_cast<int>(mpi_->calls().thread_level()) : -1;
 }
 
-Runtime::~Runtime() {
+// If a call into a device's library hangs, it may go on at any time: all that it uses stays, and the process can end.
+void Runtime::operator delete(Runtime* runtime, std::destroying_delete_t) {
+  static std::mutex mutex;
+  static std::vector<Runtime*>& left = *new std::vector<Runtime*>;
+  runtime->end();
+  if (runtime->engine_ && runtime->engine_->has_stuck_calls()) {
+    std::lock_guard lock(mutex);
+    left.push_back(runtime);
+    return;
+  }
+  std::destroy_at(runtime);
+  operator delete(static_cast<void*>(runtime));
+}
+
+void Runtime::operator delete(void* memory) {
+  ::operator delete (memory, std::align_val_t{alignof(Runtime)});
+}
+
+// Compiled apart, because gcc does not see that a destroying delete fits.
+[[gnu::noinline]] void* Runtime::operator new(std::size_t bytes) {
+  return ::operator new (bytes, std::align_val_t{alignof(Runtime)});
+}
+
+// Ends the work of this rank, and what writes files of it.
+void Runtime::end() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
   timeline_.reset();
+}
+
+Runtime::~Runtime() {
   // The engine has given up its tasks. The links must end before the engine object, because the watcher of the links'
   // peers calls the engine.
   if (engine_) engine_->drop_links();
@@ -205,6 +235,19 @@ Result<bool> Runtime::should_stop(int number) {
   const std::uint64_t waited_for =
       set->ranks.size() == 1 ? std::numeric_limits<std::uint64_t>::max() : synchronised(handles_.runtime(), set->id);
   return engine_->stop_point().heed(*point, waited_for);
+}
+
+Status Runtime::open_device(DeviceKind kind, int ordinal, int number) {
+  if (kind == DeviceKind::host) return {};
+  auto set = process_set(number);
+  if (!set) return set.error();
+  if (auto lacks = device_peers_.first_without(set->ranks, name_of(kind)); lacks.value >= 0)
+    return Error(ErrorCode::unsupported, "the tensor is in " + std::string(name_of(kind)) + " memory, on which " +
+                                             describe(world_, lacks) + " cannot work (it has no " + name_of(kind) +
+                                             " device, or its installation lacks the plugin); " +
+                                             "give tensors in host memory on all ranks (tensor.cpu())");
+  auto device = devices_->open(kind, ordinal);
+  return device ? Status() : Status(device.error());
 }
 
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
@@ -255,7 +298,9 @@ Status Runtime::note_extras(const Start& start, Together& together) {
   if (!start.stream) return {};
   if (together.stream != start.stream) {
     auto ready = device(operation.signature.device)->record(start.stream);
-    if (!ready) return ready.error();
+    if (!ready)
+      return Error(ready.error().code,
+                   "'" + operation.entry->name + "' cannot start on the given stream: " + ready.error().message);
     together.stream = start.stream;
     together.ready = *ready;
   }
@@ -358,11 +403,17 @@ bool Runtime::has_come(const EndOnDevice& end, posix::WaitWord& wake) const {
   return !there || *there;
 }
 
+// The streams wait also for results that are not complete, so that nothing writes later to memory that the program
+// gives back on them.
 Status Runtime::order(HandleCell& cell, std::optional<Stream> stream) {
+  if (cell.ends.empty()) return {};
+  const Engine::Completeness complete = engine_->completeness_of(cell);
+  if (!complete.may_order) return complete.status;
+  Status waits;
   for (const EndOnDevice& end : cell.ends)
-    HVD_RETURN_IF_ERROR(device(end.device)->wait(stream.value_or(end.stream), end.event));
-  if (!stream) cell.is_ordered = true;
-  return {};
+    if (waits) waits = device(end.device)->wait(stream.value_or(end.stream), end.event);
+  if (!stream && waits) cell.is_ordered = true;
+  return complete.status ? waits : complete.status;
 }
 
 // Runs an operation that moves no data, and waits for it.

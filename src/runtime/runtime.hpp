@@ -1,9 +1,11 @@
 #pragma once
 // One rank of a job: everything between the C API and the links. It has no global state, so a test can have any number
 // of ranks in one process.
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "base/world.hpp"
+#include "connections/device_peers.hpp"
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
@@ -63,6 +66,10 @@ class Runtime {
     timeline_->stop();
   }
   ~Runtime();
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory);
+  // Called instead of the destructor, which it calls unless a device's library hangs.
+  static void operator delete(Runtime* runtime, std::destroying_delete_t);
 
   const World& world() const { return world_; }
   const Position& position() const { return position_; }
@@ -110,7 +117,11 @@ class Runtime {
     engine_->stop_point().request(cause, std::move(reason));
   }
   const StopPoint* stop_point() const { return engine_->stop_point().get(); }
-  // Returns null if this rank has no device of the kind.
+  // For a tensor in this memory that is about to be prepared: see devices::Devices::open(). Fails, equally on all
+  // members of the set, if one of them cannot work on such memory.
+  Status open_device(DeviceKind kind, int ordinal, int set);
+  bool has_device(DeviceKind kind) const { return devices_->has(kind); }
+  // Returns null if this rank has no open device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }
 
@@ -138,6 +149,7 @@ class Runtime {
 
  private:
   explicit Runtime(Parts parts);
+  void end();
   Status share_board(Deadline deadline);
   void report_networks() const;
   bool has_come(const EndOnDevice& end, posix::WaitWord& wake) const;
@@ -167,6 +179,7 @@ class Runtime {
   std::vector<Observer*> observers_;
   Position position_;
   const int local_device_;
+  connections::DevicePeers device_peers_;  // empty if the ranks have told each other nothing
   bool spin_ = false;
   OperationTable operations_;
   Handles handles_;

@@ -96,12 +96,14 @@ void StallRequest::write(ByteWriter& out) const {
   out.put(missing);
   runtime::write(out, name);
   out.put(final);
+  out.put_string(device);
 }
 StallRequest StallRequest::read(ByteReader& in, RecordStorage&) {
   auto waited_s = in.get<double>();
   auto missing = in.get<Rank>();
   OpNameView name = read_name(in);
-  return {waited_s, missing, name, in.get<bool>()};
+  const bool final = in.get<bool>();
+  return {waited_s, missing, name, final, in.get_string()};
 }
 
 void StopPointRequest::write(ByteWriter& out) const {

@@ -62,7 +62,8 @@ struct StallRequest {  // "I have waited long". The root finds out for which ran
   double waited_s = 0;
   Rank missing{-1};  // the rank that a running batch waits for; -1 if the op is not agreed yet
   OpNameView name;
-  bool final = false;  // long enough to end the job
+  bool final = false;       // long enough to end the job
+  std::string_view device;  // where the op was issued and has not ended, "cuda device 0"; empty: it was not issued
   void write(ByteWriter& out) const;
   static StallRequest read(ByteReader& in, RecordStorage&);
 };

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <map>
+#include <utility>
 
 namespace hvd::runtime {
 
@@ -118,6 +119,33 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
     if (names.size() > most_names) text += " ...";
     const Member& member = world.member(rank);
     text += "] (host " + member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
+  }
+  return text;
+}
+
+std::string stall_report(const World& world, const StallOnDevice& stall, const std::vector<Rank>& halted) {
+  const bool has_halted = !stall.is_held_up_by_program && !halted.empty();
+  std::string text = "The batch of '" + stall.name + "' was issued on " + stall.device + " of " +
+                     describe(world, stall.by) + " " + std::to_string(static_cast<int>(stall.waited_s)) +
+                     " s ago and has not ended there. ";
+  if (stall.is_held_up_by_program) {
+    text +=
+        "The program's own work on that device, after which the operation was started, has not ended; the other "
+        "ranks wait for it. ";
+  } else if (!has_halted) {
+    text +=
+        "No rank's own work holds it up, as far as is known: a device or a link between devices hangs, or a "
+        "process that cannot tell. ";
+  }
+  if (stall.final) text += "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS). ";
+  text += "[HVD2201]";
+  const std::vector<Rank> by{stall.by};
+  const char* heading = "\nMissing ranks:";
+  for (Rank rank : stall.is_held_up_by_program ? by : halted) {
+    const Member& member = world.member(rank);
+    text += std::exchange(heading, "");
+    text += "\n" + std::to_string(rank.value) + (stall.final ? "!" : "") + ": [" + stall.name + "] (host " +
+            member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
   }
   return text;
 }

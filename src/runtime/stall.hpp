@@ -63,6 +63,18 @@ std::string what_it_does(const World& world, Rank rank);
 // state of the process.
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final);
 
+// A batch that was issued on a device of `by` and has not ended there.
+struct StallOnDevice {
+  Rank by;
+  std::string name;    // of its first operation
+  std::string device;  // "cuda device 0"
+  double waited_s = 0;
+  bool is_held_up_by_program = false;  // earlier work of the program has not ended there
+  bool final = false;
+};
+// Returns the report. `halted` are ranks whose processes are stopped or have ended.
+std::string stall_report(const World& world, const StallOnDevice& stall, const std::vector<Rank>& halted);
+
 // Returns the text about ranks that have not left their loops, this long after all ranks had to leave them.
 std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);
 

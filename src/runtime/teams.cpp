@@ -62,12 +62,8 @@ transport::Transport* TeamMaker::find(const Group& group, DeviceKind kind, bool 
   return able == transports.end() ? nullptr : able->get();
 }
 
-Teams::Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, LogExchange::Send send)
-    : maker_(maker),
-      set_(set.id),
-      device_(*maker.devices().find(kind)),
-      exchange_(set.id, std::move(send)),
-      layout_(maker.layout_of(set)) {
+Teams::Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& device, LogExchange::Send send)
+    : maker_(maker), set_(set.id), device_(device), exchange_(set.id, std::move(send)), layout_(maker.layout_of(set)) {
   host_.group = layout_.world;
   add(host_, "world");
   if (!is_of_host()) {
@@ -174,9 +170,14 @@ bool Teams::progresses_only_when_polled() noexcept {
   return false;
 }
 
-void Teams::abort(const Error& reason) noexcept {
+void Teams::abort_links_of_host(const Error& reason) noexcept {
   for (Connection& connection : connections_)
-    if (connection.link) connection.link->abort(reason);
+    if (connection.link && connection.team != &all_) connection.link->abort(reason);
+}
+
+void Teams::abort_link_of_device(const Error& reason) noexcept {
+  for (Connection& connection : connections_)
+    if (connection.link && connection.team == &all_) connection.link->abort(reason);
 }
 
 }  // namespace hvd::runtime

@@ -36,7 +36,7 @@ class TeamMaker {
   }
   const Config& config() const { return *surroundings_.config; }
   collectives::Selector& selector() const { return *selector_; }
-  const devices::Devices& devices() const { return *devices_; }
+  devices::Devices& devices() const { return *devices_; }
   posix::WaitWord* wake() const { return surroundings_.wake; }
   // Returns the preferred transport that carries this kind of memory between the ranks of the group; null if there is
   // none. With `regions`, tensors may be in memory that the ranks of a node share.
@@ -59,12 +59,17 @@ class TeamMaker {
 
 class Teams {
  public:
-  // The rank must be a member of the set and must have a device of the kind.
-  Teams(const TeamMaker& maker, const ProcessSet& set, DeviceKind kind, LogExchange::Send send);
+  // The rank must be a member of the set.
+  Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& device, LogExchange::Send send);
 
   // Connects all links. Runs on the engine's thread, in the same order on all members. Never blocks.
   Progress connect();
   const Error& failure() const { return *failure_; }
+  // Names the link that is being made; empty if there is none.
+  std::string describe_pending() const {
+    return next_ < connections_.size() ? " (link '" + connections_[next_].name + "')" : "";
+  }
+  const Config& config() const { return maker_.config(); }
   // Takes a word of the links that was read in the log.
   void published(const PublishedRecord& record) { exchange_.published(record); }
 
@@ -88,7 +93,10 @@ class Teams {
   bool needs_polling() noexcept;
   // True if some link moves only while the engine looks (transport::Link::progresses_only_when_polled).
   bool progresses_only_when_polled() noexcept;
-  void abort(const Error& reason) noexcept;
+  void abort_links_of_host(const Error& reason) noexcept;
+  // May hang in the library of the device. Any thread.
+  void abort_link_of_device(const Error& reason) noexcept;
+  ProcessSetId set() const { return set_; }
 
  private:
   struct Connection {

@@ -150,6 +150,11 @@ std::map<std::string, Call> calls() {
          std::int64_t rows = 0;
          return hvd_result_splits(it.runtime, it.done, 0, &rows, 1);
        })},
+      {"hvd_result_device", with([](Stage& it) {
+         hvd_device device = HVD_CUDA;
+         int ordinal = -1;
+         return hvd_result_device(it.runtime, it.done, 0, &device, &ordinal);
+       })},
       {"hvd_result_copy", with([](Stage& it) {
          float result = 0;
          return hvd_result_copy(it.runtime, it.done, 0, &result, sizeof result);

@@ -19,9 +19,13 @@ using testing::RankThread;
 using Act = std::string (*)(const Place&);
 
 constexpr auto patience = std::chrono::seconds(60);
-constexpr Act acts[] = {every_verb_gives_its_results,    the_stream_keeps_the_order,
-                        callbacks_start_what_comes_next, a_set_of_ranks_has_lanes_of_its_own,
-                        wrong_uses_are_refused,          disagreement_fails_everybody_and_harms_nothing};
+constexpr Act acts[] = {every_verb_gives_its_results,
+                        the_stream_keeps_the_order,
+                        callbacks_start_what_comes_next,
+                        a_set_of_ranks_has_lanes_of_its_own,
+                        wrong_uses_are_refused,
+                        results_are_known_by_kind_and_ordinal,
+                        disagreement_fails_everybody_and_harms_nothing};
 
 // How the tensors travel, and the shape of the world.
 struct Way {

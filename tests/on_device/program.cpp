@@ -429,10 +429,58 @@ std::string wrong_uses_are_refused(const Place& place) {
     require(hvd_prepare(place.runtime, &elsewhere, &op) == HVD_INVALID_ARGUMENT, "a foreign device was accepted");
     require_words(hvd_last_error(), {"'elsewhere'", "device 1"});
 
+    elsewhere.name = "apart";
+    elsewhere.device_ordinal = 0;
+    elsewhere.has_output_device = 1;
+    elsewhere.output_device = HVD_CUDA;
+    elsewhere.output_device_ordinal = 1;
+    require(hvd_prepare(place.runtime, &elsewhere, &op) == HVD_INVALID_ARGUMENT, "two devices of a use were accepted");
+    require_words(hvd_last_error(), {"'apart'", "cuda device 0", "cuda device 1"});
+    elsewhere.output_device = HVD_HOST;
+    elsewhere.output_device_ordinal = 0;
+    require(hvd_prepare(place.runtime, &elsewhere, &op) == HVD_INVALID_ARGUMENT, "an output elsewhere was accepted");
+    require_words(hvd_last_error(), {"'apart'", "cuda device 0", "the host"});
+
+    testing::LateDevice other;
+    const auto stream_of_other = other.stream().value();
+    hvd_start_arguments on_other = arguments_of(place, on_device, nullptr);
+    on_other.stream = stream_of_other.get();
+    refused({on_other}, {"'a'", "no stream of cuda device 0"});
+    const auto captured = place.device->stream().value();
+    testing::Engine& engine = place.device->engine();
+    const auto line = engine.find_stream(captured.get());
+    require(bool(engine.begin_capture(line, testing::Engine::Capture::relaxed)), "the test cannot capture");
+    hvd_start_arguments in_capture = arguments_of(place, on_device, nullptr);
+    in_capture.stream = captured.get();
+    refused({in_capture}, {"'a'", "is being captured"});
+    const hvd_handle waits = start(place, on_device);
+    require(hvd_wait_on(place.runtime, waits, captured.get(), -1) == HVD_INVALID_ARGUMENT, "a capture may wait");
+    require_words(hvd_last_error(), {"is being captured"});
+    finish(place, waits);
+    const auto in_graph = engine.end_capture(line);
+    require(in_graph && *in_graph == 0, "the capture was broken, or something of ours is in it");
+    for (float& value : host) value *= static_cast<float>(place.size);
+
     // All goes on.
     run(place, on_device);
     run(place, on_host);
     require(read(place, data.data(), 10) == host, "the refused starts have left something");
+  });
+}
+
+std::string results_are_known_by_kind_and_ordinal(const Place& place) {
+  return first_fault_of([&] {
+    devices::Memory data = upload(place, Floats(10, 1.0f));
+    const Use gathered{"gathered", HVD_ALLGATHER, {10}, data.data()};
+    const hvd_handle handle = start(place, gathered);
+    require(hvd_wait(place.runtime, handle, -1));
+    hvd_device device = HVD_HOST;
+    int ordinal = -1;
+    require(hvd_result_device(place.runtime, handle, 0, &device, &ordinal));
+    require(device == HVD_CUDA && ordinal == 0, "the result is said to be elsewhere");
+    require(hvd_result_device(place.runtime, handle, 0, &device, nullptr) == HVD_INVALID_ARGUMENT, "null was accepted");
+    hvd_release(place.runtime, handle);
+    settle(place);
   });
 }
 

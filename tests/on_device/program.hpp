@@ -28,6 +28,7 @@ std::string the_stream_keeps_the_order(const Place& place);
 std::string callbacks_start_what_comes_next(const Place& place);
 std::string a_set_of_ranks_has_lanes_of_its_own(const Place& place);
 std::string wrong_uses_are_refused(const Place& place);
+std::string results_are_known_by_kind_and_ordinal(const Place& place);
 std::string disagreement_fails_everybody_and_harms_nothing(const Place& place);
 
 // These two end the runtime's operations.

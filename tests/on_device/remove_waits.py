@@ -21,7 +21,7 @@ CALL = re.compile(r"(?<!\(void\))\b(?:device_|device\((?:[^()]|\([^()]*\))*\))(?
 WITHOUT = {"wait": "Status{}", "query": "Result<bool>(true)"}
 TESTS = ["test_runtime", "test_conformance", "test_on_device"]
 FILTERS = {
-    "test_runtime": "*DeviceBatch*:RandomDevicePrograms*",
+    "test_runtime": "*DeviceBatch*:RandomDevicePrograms*:DeathOnDevices*:DeviceOfARank*",
     "test_conformance": "*Device*",
     "test_on_device": "-OnDeviceInProcesses*",
 }

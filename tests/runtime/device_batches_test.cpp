@@ -405,8 +405,9 @@ TEST(DeviceBatch, fails_when_a_peer_is_lost_though_its_producer_is_late) {
       EXPECT_NE((is_direct ? later : text).find("rank 1"), std::string::npos) << text << later;
       rig.runtime.reset();
       rig.device->let_go(rig.stream);
-      const std::vector<float> left = rig.read(out.data(), 100'000);  // aborted direct work leaves noise
-      EXPECT_TRUE(is_direct || left == part_of(7, 100'000)) << "written after the end";
+      if (!is_direct) {  // see device_deaths_test.cpp for the other results
+        EXPECT_EQ(rig.read(out.data(), 100'000), part_of(7, 100'000)) << "written after the end";
+      }
     });
   }
 }

@@ -26,7 +26,9 @@ inline constexpr auto patience = std::chrono::seconds(20);
 // A rank's runtime with a device, and a stream of the program on this device.
 class DeviceRig {
  public:
-  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct, bool has_net)
+  // `change` may change what the runtime is made of.
+  DeviceRig(Ensemble& ensemble, RankThread& thread, bool is_direct, bool has_net,
+            const std::function<void(Runtime::Parts&)>& change = nullptr)
       : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
         owner_(device->stream().value()),
         stream{owner_.get()},
@@ -39,6 +41,7 @@ class DeviceRig {
     parts.threads = ensemble.hub;
     parts.devices = {device};
     if (is_direct) parts.transports = {hvd::testing::direct_transport};
+    if (change) change(parts);
     auto started = Runtime::start(std::move(parts), Deadline::after(patience));
     if (started) runtime = std::move(*started);
     else ADD_FAILURE() << started.error().message;
@@ -80,8 +83,8 @@ class DeviceRig {
     EXPECT_TRUE(wait_until_done(handle));
     program.is_told();
     const Status ordered = runtime->order(cell(handle));
-    EXPECT_TRUE(ordered || cell(handle).error);
-    return cell(handle).error ? cell(handle).error->message : "";
+    if (cell(handle).error) return cell(handle).error->message;
+    return ordered ? "" : ordered.error().message;
   }
   std::string finish(Handles::Number handle) {
     std::string text = wait(handle);
