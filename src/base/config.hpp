@@ -29,6 +29,8 @@ struct Config {
   bool dynamic_process_sets = false;  // process sets may be added and removed after the start
   std::string thread_affinity;        // core of the engine's thread, by local rank, "0,4,8,12"; empty: any core of the
                                       // rank's mask
+  std::string gpu_sharing = "if_needed";  // whether ranks of a node may share a GPU; or "always", "never"
+  bool bind = true;                       // ranks bind themselves to processors near to their GPU
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
   double stall_shutdown_time_s = 0;  // 0: the job is never ended because of a missing rank

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/config.hpp"
 #include "base/log.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "devices/registry.hpp"
+#include "devices/of_rank/devices.hpp"
 #include "native/posix/affinity.hpp"
 #include "topology/placement_report.hpp"
 #include "topology/visible_gpus.hpp"
@@ -21,12 +20,9 @@ using topology::Placement;
 using topology::PlacementRequest;
 using topology::RankPlacement;
 
-// The values were checked with the other settings.
-topology::GpuSharing sharing_of(const Environment& environment) {
-  const std::string wanted = environment.get("HOROVOD_GPU_SHARING").value_or("");
-  if (means_the_same("HOROVOD_GPU_SHARING", wanted, "always")) return topology::GpuSharing::always;
-  return means_the_same("HOROVOD_GPU_SHARING", wanted, "never") ? topology::GpuSharing::never
-                                                                : topology::GpuSharing::if_needed;
+topology::GpuSharing sharing_of(const Config& config) {
+  if (config.gpu_sharing == "always") return topology::GpuSharing::always;
+  return config.gpu_sharing == "never" ? topology::GpuSharing::never : topology::GpuSharing::if_needed;
 }
 
 // The ranks of a node that have told something, in the order of their local ranks, and what they ask for together.
@@ -105,8 +101,10 @@ std::string introduce_devices(const Environment& environment) {
   if (!visible.doubt.empty()) log::info(visible.doubt);
   auto mask = posix::affinity_of_all_threads();
   DeviceCard card{mask ? std::move(*mask) : posix::CpuMask(), std::move(visible.gpus), {}};
-  for (const devices::Maker& maker : devices::registry())
-    if (std::string_view(maker.name) != "host") card.kinds.emplace_back(maker.name);
+  const devices::Devices devices;
+  for (int kind = 0; kind < device_kind_count; ++kind)
+    if (const auto it = static_cast<DeviceKind>(kind); it != DeviceKind::host && devices.has(it))
+      card.kinds.emplace_back(name_of(it));
   return card.encode();
 }
 
@@ -136,16 +134,16 @@ Result<std::optional<OwnPlacement>> decide_placement(const World& world, const t
 }
 
 Result<std::optional<RankPlacement>> take_place(const World& world, const topology::Layout& layout,
-                                                const Environment& environment) {
+                                                const Environment& environment, const Config& config) {
   auto peers = DevicePeers::of(world);
   if (!peers) return std::move(peers.error());
   const bool is_concerned = peers->card_of(world.rank) != nullptr;
   Machine machine = is_concerned ? read_this_machine(environment, layout.node.me == Seat{0}) : Machine();
-  auto own = decide_placement(world, layout, *peers, sharing_of(environment), machine, flags_to_unbind(environment));
+  auto own = decide_placement(world, layout, *peers, sharing_of(config), machine, flags_to_unbind(environment));
   if (!own) return std::move(own.error());
   if (!*own) return std::optional<RankPlacement>();
   for (const std::string& notice : (*own)->notices) log::warning(notice);
-  if (means_the_same("HOROVOD_BIND", environment.get("HOROVOD_BIND").value_or("1"), "1")) bind(machine, **own);
+  if (config.bind) bind(machine, **own);
   else (*own)->place.cpus = (*own)->given;
   log::info(topology::describe_placement(machine, (*own)->place));
   return std::optional(std::move((*own)->place));

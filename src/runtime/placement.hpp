@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/environment.hpp"
 #include "base/result.hpp"
 #include "base/world.hpp"
@@ -34,6 +35,6 @@ Result<std::optional<OwnPlacement>> decide_placement(const World& world, const t
 // Decides with the machine that this process runs on, reports notices, and binds all threads of this process that the
 // program has not bound itself. To be called after the meeting, before MPI and the devices are started.
 Result<std::optional<topology::RankPlacement>> take_place(const World& world, const topology::Layout& layout,
-                                                          const Environment& environment);
+                                                          const Environment& environment, const Config& config);
 
 }  // namespace hvd::runtime

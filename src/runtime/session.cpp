@@ -189,7 +189,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   parts.world = std::move(*world);
   parts.layout = topology::layout_of(parts.world);
   // Threads that MPI and the devices start later are then bound, too.
-  auto place = take_place(parts.world, *parts.layout, environment);
+  auto place = take_place(parts.world, *parts.layout, environment, parts.config);
   if (!place) return place.error();
   parts.placement = std::move(*place);
   if (connections::MpiPeers::is_wanted(parts.world, parts.config, meeting.over_mpi)) {

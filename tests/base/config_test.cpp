@@ -175,6 +175,10 @@ TEST(Config, table_has_each_knob_once_and_explains_it) {
   }
 }
 
+TEST(Config, of_placement_must_be_equal_on_all_ranks) {
+  EXPECT_NE(Config().equal_knobs().find("HOROVOD_GPU_SHARING=if_needed\nHOROVOD_BIND=1\n"), std::string::npos);
+}
+
 TEST(MpiUse, is_told_with_the_setting_that_decides_it) {
   Config config;
   EXPECT_EQ(mpi_use(config).when, MpiUse::When::between_nodes);
