@@ -165,7 +165,6 @@ inline Values reduced(const Program& program, const Slot& slot, std::size_t roun
 inline Values expected(const Program& program, const Slot& slot, std::size_t round, int rank,
                        const std::vector<int>& joined) {
   const auto& members = program.sets[static_cast<std::size_t>(slot.set)];
-  const auto width = static_cast<std::size_t>(slot.width);
   Values result;
   switch (slot.verb) {
     case Verb::allreduce: return reduced(program, slot, round, joined);
@@ -186,11 +185,11 @@ inline Values expected(const Program& program, const Slot& slot, std::size_t rou
     case Verb::alltoall:
       for (int from : members) {
         const Values part = given(program, slot, round, from);
-        std::size_t begin = 0;
+        auto begin = part.begin();
         for (int to : members) {
-          const auto count = static_cast<std::size_t>(rows_of(slot, round, from, to)) * width;
-          if (to == rank) result.insert(result.end(), &part[0] + begin, &part[0] + begin + count);
-          begin += count;
+          const auto end = begin + rows_of(slot, round, from, to) * slot.width;
+          if (to == rank) result.insert(result.end(), begin, end);
+          begin = end;
         }
       }
       return result;
