@@ -175,11 +175,10 @@ void Runtime::operator delete(Runtime* runtime, std::destroying_delete_t) {
   operator delete(static_cast<void*>(runtime));
 }
 
-void Runtime::operator delete(void* memory) {
+// Both are compiled apart, because gcc does not see that a destroying delete fits.
+[[gnu::noinline]] void Runtime::operator delete(void* memory) {
   ::operator delete (memory, std::align_val_t{alignof(Runtime)});
 }
-
-// Compiled apart, because gcc does not see that a destroying delete fits.
 [[gnu::noinline]] void* Runtime::operator new(std::size_t bytes) {
   return ::operator new (bytes, std::align_val_t{alignof(Runtime)});
 }
