@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ class DeviceRig {
       : device(std::make_shared<LateDevice>(static_cast<std::uint64_t>(thread.rank().value) + 1)),
         owner_(device->stream().value()),
         stream{owner_.get()},
-        program(device->engine()) {
+        program(std::in_place, device->engine()) {
     Runtime::Parts parts;
     if (has_net) parts.net = ensemble.take_listener(thread.rank());
     parts.world = ensemble.world;
@@ -81,7 +82,7 @@ class DeviceRig {
   // Returns the error's text, "" if there is none. The stream is ordered.
   std::string wait(Handles::Number handle) {
     EXPECT_TRUE(wait_until_done(handle));
-    program.is_told();
+    if (program) program->is_told();
     const Status ordered = runtime->order(cell(handle));
     if (cell(handle).error) return cell(handle).error->message;
     return ordered ? "" : ordered.error().message;
@@ -110,8 +111,8 @@ class DeviceRig {
   std::shared_ptr<LateDevice> device;
   std::shared_ptr<void> owner_;
   Stream stream;
-  // The program's thread knows of the device only what it has seen, and what the runtime has told it.
-  hvd::testing::Engine::Separate program;
+  // The program's thread knows of the device only what it has seen, and what the runtime has told it. A test may end that.
+  std::optional<hvd::testing::Engine::Separate> program;
   std::unique_ptr<Runtime> runtime;
 };
 

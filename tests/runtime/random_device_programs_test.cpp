@@ -22,7 +22,6 @@ namespace hvd::runtime {
 namespace {
 
 using namespace rigs;
-using hvd::testing::Engine;
 
 // One rank that carries a program out.
 class Player {
@@ -34,7 +33,7 @@ class Player {
         dice_(seed * 1000 + static_cast<std::uint64_t>(rank)),
         where_("program " + std::to_string(seed) + ", rank " + std::to_string(rank) + ": "),
         second_(rig.device->stream().value()) {
-    if (program.has_separate_thread) thread_.emplace(rig.device->engine());
+    if (!program.has_separate_thread) rig.program.reset();
     numbers_.push_back(0);
     for (std::size_t i = 1; i < program.sets.size(); ++i) {
       std::vector<Rank> ranks;
@@ -46,7 +45,7 @@ class Player {
   }
   ~Player() {
     rig_.runtime->stop();
-    if (thread_) thread_->is_told();  // what the engine saw before it ended
+    if (rig_.program) rig_.program->is_told();  // what the engine saw before it ended
     rig_.runtime.reset();
     // Work that was aborted after a loss still ends on its own stream, which is not ordered with the program's.
     EXPECT_TRUE(rig_.device->engine().sleep_until_idle(0));
@@ -181,13 +180,13 @@ class Player {
     HandleCell& cell = *rig_.runtime->find(started.handle);
     const bool has_stream = started.uses.front().slot->has_stream;
     // A thread of its own cannot tell whether the engine has seen the end of what it drops without a stream.
-    if (round.may_drop && dice_.one_in(2) && (has_stream || !thread_)) {
+    if (round.may_drop && dice_.one_in(2) && (has_stream || !rig_.program)) {
       rig_.runtime->release(cell);
       return leave(started);
     }
     if (!rig_.runtime->wait(cell, Deadline::after(patience)))
       return fail("a handle was not done in time"), leave(started);
-    if (thread_ && !has_stream) thread_->is_told();
+    if (rig_.program && !has_stream) rig_.program->is_told();
     if (cell.error) {
       if (!may_fail()) fail(cell.error->message);
       rig_.runtime->release(cell);
@@ -249,7 +248,6 @@ class Player {
   const std::string where_;
   const std::shared_ptr<void> second_;  // a second stream of the program
   // If there is one, the program's thread knows of the device only what it has seen and was told.
-  std::optional<Engine::Separate> thread_;
   std::vector<int> numbers_;  // of the program's sets
   std::vector<Use> left_;
   bool is_held_ = false, is_last_ = false, is_over_ = false;
