@@ -111,7 +111,8 @@ class DeviceRig {
   std::shared_ptr<LateDevice> device;
   std::shared_ptr<void> owner_;
   Stream stream;
-  // The program's thread knows of the device only what it has seen, and what the runtime has told it. A test may end that.
+  // The program's thread knows of the device only what it has seen, and what the runtime has told it. A test may end
+  // that.
   std::optional<hvd::testing::Engine::Separate> program;
   std::unique_ptr<Runtime> runtime;
 };
