@@ -239,3 +239,21 @@ def test_two_optimizers_and_one_scaler(equals_one_process):
         return models, optimizers
 
     equals_one_process(train)
+
+
+def test_a_second_step_with_clipped_sums(equals_one_process):
+    def train(world):
+        model = world.network()
+        options = dict(op=world.hvd.Sum) if world.distributed else {}
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, **options)
+        for x, y in world.batches(5):
+            optimizer.zero_grad()
+            loss(model(x), y, reduction="sum").backward()
+            world.synchronize(optimizer)
+            clip_grad_norm_(model.parameters(), 0.3)
+            with world.skip_synchronize(optimizer):
+                optimizer.step()
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)

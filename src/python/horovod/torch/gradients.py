@@ -405,7 +405,7 @@ class Gradients:
             self._end_round()
             self.hold_results = not is_dropped
             if not is_dropped:
-                self._remember_results()
+                self.remember_results()
         if failures:
             raise failures[0]
 
@@ -472,7 +472,9 @@ class Gradients:
         self._lacking = None
         self.failures = []
 
-    def _remember_results(self):
+    def remember_results(self):
+        """Called when all ranks have the same gradients: at the end of a round, and before a step, because the program
+        may have clipped them since. If they are reduced again, they must not count once for each rank."""
         sums = self.settings.op == Sum
         for gradient in self._all:
             if sums or len(gradient.sharers) > 1:

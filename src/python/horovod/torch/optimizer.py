@@ -169,6 +169,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                                   "your code.", stacklevel=2)
             elif not callable(closure) and gradients.are_own:
                 self.synchronize()  # the program has not done it
+            if gradients.hold_results:
+                gradients.remember_results()  # as the program has changed them since
             gradients.is_synchronized = gradients.is_ahead = False
             gradients.steps += 1
             if callable(closure):
