@@ -156,3 +156,25 @@ def test_accumulated(equals_one_process, as_dense):
         return model, optimizer
 
     equals_one_process(train)
+
+
+@pytest.mark.parametrize("joins", [False, True], ids=["", "a parameter joins"])
+@GROUPS
+def test_that_a_rank_lacks_when_others_are_lacking_too(equals_one_process, groups, joins):
+    """The first rank has a table's gradient, but not that of the bias; the others have no batch by turns."""
+    def train(world):
+        model = world.network(lambda: torch.nn.ModuleList([embedding(), torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]))
+        trained = [*model[0].parameters(), *model[1].parameters()]
+        optimizer = world.wrap(torch.optim.SGD(trained, lr=0.5), model, groups=groups)
+        for step, (x, y) in enumerate(world.batches(6)):
+            optimizer.zero_grad()
+            for rank, x, y in world.parts(x, y):
+                if rank == 0 or step % 2:
+                    output = torch.nn.functional.linear(model[0](words(x)), model[1].weight)
+                    (loss(output, y) / (1 if world.distributed else world.ranks)).backward()
+            if joins and step == 2:
+                optimizer.add_param_group({"params": list(model[2].parameters())})
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)

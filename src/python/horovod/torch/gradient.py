@@ -135,6 +135,8 @@ class Gradient:
                 self.group.pass_over()
             return
         if self.group is not None and not self.group.is_started:  # what comes again after its group is reduced alone
+            if is_gathered(tensor, settings):  # other ranks may have to know it before the group is complete
+                of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
             self.group.hold(self, tensor)
             return
         handle = None

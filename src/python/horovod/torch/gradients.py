@@ -141,9 +141,12 @@ class Gradients:
 
     def _sort(self):
         by_name = sorted(self._all, key=operator.attrgetter("name"))
+        # Sparse gradients of this round keep their kinds.
+        kinds = bytearray(DENSE if gradient.tensor is None and not gradient.is_done
+                          else max(DENSE, self.kinds[gradient.place]) for gradient in by_name)
         for place, gradient in enumerate(by_name):
             gradient.place = place
-        self.kinds = bytearray([DENSE]) * len(by_name)
+        self.kinds = kinds
         name = f"which have a gradient: {by_name[0].name}, ..." if by_name else None
         self._presence = Presence(name, len(by_name), self.settings.process_set)
 
