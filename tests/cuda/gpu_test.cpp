@@ -451,8 +451,8 @@ TEST_F(GpuOnDouble, is_dropped_by_a_forked_child_that_does_not_touch_the_driver)
   finish(*device, stream);
 }
 
-// Memory goes from one stream to another by events alone. One thread at a time: while a look of one thread has a page of
-// the double open, it takes no notice of looks of others, and reports what they know as missing waits.
+// Memory goes from one stream to another by events alone. One thread at a time: while a look of one thread has a page
+// of the double open, it takes no notice of looks of others, and reports what they know as missing waits.
 TEST_F(GpuOnDouble, keeps_the_order_between_streams_that_pass_memory_on) {
   open();
   constexpr int threads = 3, rounds = 12;
