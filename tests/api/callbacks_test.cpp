@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "horovod.hpp"
+#include "multiprocess/allreduce_of.hpp"
 
 namespace {
 
@@ -40,15 +41,8 @@ std::vector<std::string> functions_in(std::string_view text) {
 
 hvd_op* prepare(hvd_runtime* runtime, const char* name, hvd_verb verb) {
   const std::int64_t shape = 1;
-  hvd_op_description description{};
-  description.struct_size = sizeof description;
-  description.name = name;
+  hvd_op_description description = hvd::testing::allreduce_of(name, shape, HVD_FLOAT32, HVD_SUM);
   description.verb = verb;
-  description.dtype = HVD_FLOAT32;
-  description.reduce_op = HVD_SUM;
-  description.dimensions = 1;
-  description.shape = &shape;
-  description.prescale = description.postscale = 1.0;
   hvd_op* op = nullptr;
   horovod::check(hvd_prepare(runtime, &description, &op));
   return op;

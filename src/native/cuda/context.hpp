@@ -55,8 +55,8 @@ class Context {
   DeviceFacts facts_;
 };
 
-// Whether nobody has to hear of a failed call that gives something back. At the process's end the driver may have gone
-// before us.
+// True if a call that gives something back needs no report: it has succeeded, or the driver has ended before us, as it
+// may at the process's end.
 constexpr bool may_be_ignored(Code code) noexcept {
   return code == Code::success || code == Code::deinitialized;
 }

@@ -11,6 +11,7 @@
 #include "api/runtime_of_c.hpp"
 #include "devices/cuda/plugin.hpp"
 #include "doubles/cuda/control.h"
+#include "multiprocess/allreduce_of.hpp"
 #include "native/cuda/owners.hpp"
 #include "ranks_as_threads.hpp"
 
@@ -78,15 +79,8 @@ class Program {
 
   hvd_handle start(const std::string& name, hvd_verb verb, std::size_t count, const void* in, void* out) {
     const auto rows = static_cast<std::int64_t>(count);
-    hvd_op_description description{};
-    description.struct_size = sizeof description;
-    description.name = name.c_str();
+    hvd_op_description description = testing::allreduce_of(name.c_str(), rows, HVD_FLOAT32, HVD_SUM);
     description.verb = verb;
-    description.dtype = HVD_FLOAT32;
-    description.reduce_op = HVD_SUM;
-    description.dimensions = 1;
-    description.shape = &rows;
-    description.prescale = description.postscale = 1.0;
     description.device = HVD_CUDA;
     description.device_ordinal = device_->ordinal();
     hvd_op* op = nullptr;

@@ -150,6 +150,11 @@ class Gradient:
         self.version = version_of(tensor)
         take_off(tensor, self)
 
+    @property
+    def is_submitted(self):
+        """True if it takes part in the reductions of this round, which may have ended already."""
+        return self.tensor is not None or self.is_done
+
     def is_there(self):
         """False if no backward pass of this round has submitted the gradient, or if it was taken away since another
         optimizer has stepped by it."""
@@ -346,9 +351,8 @@ class Gradient:
         """Called when the program does not want the gradient of this round. The count of passes begins anew."""
         self.left = self.settings.passes
         self.kept_back = 0
-        if self.tensor is None and not self.is_done:
-            return
-        self._is_not_there()
+        if self.is_submitted:
+            self._is_not_there()
 
     def let_go(self):
         """Called when the optimizer does not step this parameter any more."""

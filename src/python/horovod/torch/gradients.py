@@ -142,8 +142,8 @@ class Gradients:
     def _sort(self):
         by_name = sorted(self._all, key=operator.attrgetter("name"))
         # Sparse gradients of this round keep their kinds.
-        kinds = bytearray(DENSE if gradient.tensor is None and not gradient.is_done
-                          else max(DENSE, self.kinds[gradient.place]) for gradient in by_name)
+        kinds = bytearray(max(DENSE, self.kinds[gradient.place]) if gradient.is_submitted else DENSE
+                          for gradient in by_name)
         for place, gradient in enumerate(by_name):
             gradient.place = place
         self.kinds = kinds
@@ -199,10 +199,14 @@ class Gradients:
                                           for gradient in self._all)
 
     @property
+    def _submitted(self):
+        """The gradients that take part in the reductions of this round."""
+        return (gradient for gradient in self._all if gradient.is_submitted)
+
+    @property
     def are_there(self):
         """True if there are gradients of this round that the program has not taken away."""
-        return self.submitted > 0 and any(not gradient.was_taken_away() for gradient in self._all
-                                          if gradient.tensor is not None or gradient.is_done)
+        return self.submitted > 0 and any(not gradient.was_taken_away() for gradient in self._submitted)
 
     @property
     def are_own(self):
@@ -224,7 +228,7 @@ class Gradients:
         earlier passes have submitted."""
         self.backward_pass = number
         if self.submitted and all(gradient.was_taken_away() or self.was_read and gradient.was_zeroed(gradient is first)
-                                  for gradient in self._all if gradient.tensor is not None or gradient.is_done):
+                                  for gradient in self._submitted):
             self.drop()
 
     def prepare_to_join(self):
@@ -238,7 +242,7 @@ class Gradients:
     def _was_all_removed(self):
         """True if the program has set all gradients of this round to None. For shared parameters is_there() tells."""
         return self.submitted > 0 and all(gradient.parameter.grad is None and len(gradient.sharers) == 1
-                                          for gradient in self._all if gradient.tensor is not None or gradient.is_done)
+                                          for gradient in self._submitted)
 
     def drop(self):
         """Ends the round without a step, because the program has taken its gradients away. The other ranks may have

@@ -157,19 +157,21 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         distributed, gradients = self._distributed, self._distributed.gradients
         distributed.shown.take_back()
         if gradients is not None:
-            if distributed.should_synchronize:
-                if not gradients.is_synchronized:
-                    # A closure computes gradients. Gradients that were accumulated earlier are part of them.
-                    if not callable(closure) or _are_outstanding_anywhere(distributed):
-                        self.synchronize()
-                elif not gradients.is_ahead:
+            if not distributed.should_synchronize:
+                is_needed = not callable(closure) and gradients.are_own  # the program has not done it
+            elif not gradients.is_synchronized:
+                # A closure computes gradients. Gradients that were accumulated earlier are part of them.
+                is_needed = not callable(closure) or _are_outstanding_anywhere(distributed)
+            else:
+                is_needed = False
+                if not gradients.is_ahead:
                     warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after "
                                   "optimizer.synchronize(). This can cause training slowdown. You may want to consider "
                                   "using optimizer.skip_synchronize() context if you use optimizer.synchronize() in "
                                   "your code.", stacklevel=2)
-            elif not callable(closure) and gradients.are_own:
-                self.synchronize()  # the program has not done it
-            if gradients.hold_results:
+            if is_needed:
+                self.synchronize()
+            elif gradients.hold_results:
                 gradients.remember_results()  # as the program has changed them since
             gradients.is_synchronized = gradients.is_ahead = False
             gradients.steps += 1
