@@ -1,7 +1,24 @@
-if(HVD_SANITIZE OR (HVD_TEST_FOLDERS AND NOT gpu IN_LIST HVD_TEST_FOLDERS))
+# What is prepared for the day with a GPU (tests/gpu) is compiled without one, and runs on the double of the driver.
+if(HVD_TEST_FOLDERS AND NOT gpu IN_LIST HVD_TEST_FOLDERS)
+  return()
+endif()
+get_property(of_plugin GLOBAL PROPERTY hvd_plugin_cuda)
+list(FILTER of_plugin EXCLUDE REGEX "/(plugin|image)\\.cpp$")
+file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/device/*.cpp)
+add_executable(test_gpu ${gpu_tests} ${of_plugin})
+target_include_directories(test_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(test_gpu PRIVATE hvd_devices hvd_cuda_image GTest::gtest GTest::gtest_main)
+if(TARGET hvd_cuda_double)
+  add_dependencies(test_gpu hvd_cuda_double)
+  gtest_discover_tests(test_gpu TEST_PREFIX "gpu." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                       TEST_FILTER "GpuKernels.*"  # test_cuda has the others
+                       PROPERTIES LABELS unit TIMEOUT 180 ${hvd_computes}
+                       ENVIRONMENT "HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>")
+endif()
+
+if(HVD_SANITIZE)
   return()  # the probe is compiled by a script of its own, with the same flags in every build
 endif()
-# What is prepared for the day with a GPU (tests/gpu) is compiled without one.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME gpu.the_probe_compiles_and_tells_that_there_is_no_gpu
          COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/gpu/probe_test.py)

@@ -146,7 +146,8 @@ TEST(CudaMoves, after_an_abort_floats_become_nan_and_integers_stay) {
   for (DataType dtype : {DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::i32}) {
     for (std::size_t misalignment : {0, 1, 2, 8}) {
       const std::size_t bytes = 3001 * size_of(dtype);
-      std::vector<std::byte> from(bytes), to(bytes + misalignment), kept(bytes + misalignment);
+      std::vector<std::byte> from(bytes), to(bytes + misalignment), kept(bytes + misalignment, std::byte{0x3C});
+      const std::vector<std::byte> before = kept;
       const Move move = {from.data(), to.data() + misalignment, 3001},
                  poisoned = {nullptr, kept.data() + misalignment, 3001};
       for (std::uint32_t word : {0U, 1U}) {
@@ -155,6 +156,9 @@ TEST(CudaMoves, after_an_abort_floats_become_nan_and_integers_stay) {
         const auto launch = launch_poison({&poisoned, 1}, dtype, {3}, {}, &word, list);
         ASSERT_TRUE(launch);
         run(*launch, list);
+        if (word == 0) {
+          ASSERT_EQ(kept, before) << name_of(dtype);
+        }
         with_type(dtype, [&]<typename T>(T) {
           for (std::size_t i = 0; i < 3001; ++i) {
             double left = 0, right = 0;

@@ -161,7 +161,7 @@ Result<Launch> launch_list(Kernel kernel, std::span<const Move> moves, std::size
     require_count(move.count);
     if (move.count == 0 || (keeps_itself && move.from == move.to)) continue;
     MoveEntry& entry = entries[count++];
-    entry.from = move.from;
+    entry.from = kernel == Kernel::poison ? move.to : move.from;  // null would be zeros
     entry.to = move.to;
     tiles.append(move.count * factor, entry);
   }
