@@ -1,4 +1,4 @@
-# The kernels for NVIDIA's GPUs as an image in an object: hvd_cuda_image, from devices/cuda/kernels. nvcc compiles them
+# The kernels for NVIDIA's GPUs as an image in an object: hvd_cuda_image, from devices/kernels. nvcc compiles them
 # to PTX, ptxas assembles that for each chip. V100, which nvcc 13 has dropped, and chips to come get PTX that clang has
 # made without any toolkit of CUDA; drivers from 11.8 on compile it when it is loaded. No object is made by nvcc and
 # nothing of CUDA is linked. Without the compilers the image is empty.
@@ -6,7 +6,7 @@ set(HVD_CUDA_KERNELS AUTO CACHE STRING "Compile the kernels for NVIDIA's GPUs: O
 set_property(CACHE HVD_CUDA_KERNELS PROPERTY STRINGS AUTO ON OFF)
 set(HVD_CUDA_CHIPS 75 80 86 89 90 100 120 CACHE STRING "The chips for which kernels are assembled")
 
-set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/devices/cuda/kernels)
+set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/devices/kernels)
 set(image ${PROJECT_BINARY_DIR}/cuda_kernels)
 
 if(HVD_CUDA_KERNELS STREQUAL "AUTO" AND HVD_SANITIZE)

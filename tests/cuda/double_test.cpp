@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/kernel_names.hpp"
 #include "devices/cuda/launches.hpp"
+#include "devices/kernels/kernel_names.hpp"
 #include "doubles/cuda/control.h"
 #include "native/cuda/owners.hpp"
 #include "native/posix/shared_library.hpp"

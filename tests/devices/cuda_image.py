@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-KERNELS = pathlib.Path(__file__).parents[2] / "src/devices/cuda/kernels/kernel_names.hpp"
+KERNELS = pathlib.Path(__file__).parents[2] / "src/devices/kernels/kernel_names.hpp"
 MOST_REGISTERS = 64  # four blocks of 256 threads fit into a multiprocessor (lists.hpp)
 NO_LOADS, NO_STORES = {"poison", "adasum_sums", "signal"}, {"adasum_sums", "signal"}  # of vectors
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/tiles.hpp"
 #include "devices/cuda_moves.hpp"
+#include "devices/kernels/tiles.hpp"
 
 namespace hvd::devices::cuda {
 namespace {

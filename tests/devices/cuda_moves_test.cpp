@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/memory.hpp"
 #include "devices/cuda_moves.hpp"
 #include "devices/host/host_kernels.hpp"
+#include "devices/kernels/memory.hpp"
 #include "guarded_memory.hpp"
 #include "sanitized.hpp"
 

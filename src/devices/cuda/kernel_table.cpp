@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "devices/cuda/kernels/image.hpp"
+#include "devices/kernels/image.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "devices/cuda/health.hpp"
-#include "devices/cuda/kernels/kernel_names.hpp"
-#include "devices/cuda/kernels/lists.hpp"
+#include "devices/kernels/kernel_names.hpp"
+#include "devices/kernels/lists.hpp"
 #include "native/cuda/owners.hpp"
 
 namespace hvd::devices::cuda {

@@ -8,8 +8,8 @@
 
 #include "base/data_type.hpp"
 #include "base/result.hpp"
-#include "devices/cuda/kernels/kernel_names.hpp"
-#include "devices/cuda/kernels/lists.hpp"
+#include "devices/kernels/kernel_names.hpp"
+#include "devices/kernels/lists.hpp"
 #include "devices/moves.hpp"
 
 namespace hvd::devices::cuda {

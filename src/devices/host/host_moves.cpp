@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "devices/cuda/kernels/numbers.hpp"
 #include "devices/host/host_kernels.hpp"
+#include "devices/kernels/numbers.hpp"
 
 namespace hvd::devices {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <string>
 
-#include "devices/cuda/kernels/kernel_names.hpp"
+#include "devices/kernels/kernel_names.hpp"
 #include "fixtures/cuda_kernels/on_host.hpp"
 #include "state.hpp"
 

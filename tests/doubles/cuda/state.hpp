@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "devices/cuda/kernels/memory.hpp"
+#include "devices/kernels/memory.hpp"
 #include "fixtures/device_double/engine.hpp"
 #include "native/cuda/driver.hpp"
 

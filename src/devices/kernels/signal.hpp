@@ -1,7 +1,7 @@
 #pragma once
 // Tells the host that a stream has got here. The kernel begins when all earlier work of the stream is over and visible.
-#include "devices/cuda/kernels/lists.hpp"
-#include "devices/cuda/kernels/memory.hpp"
+#include "devices/kernels/lists.hpp"
+#include "devices/kernels/memory.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "devices/cuda/kernels/place.hpp"
+#include "devices/kernels/place.hpp"
 
 #if !HVD_ON_DEVICE
 #include <cstring>

@@ -3,8 +3,8 @@
 // nearest even; integers are scaled in double, truncated toward zero, and saturate; the bits of a NaN are any.
 #include <cstdint>
 
-#include "devices/cuda/kernels/memory.hpp"
-#include "devices/cuda/kernels/place.hpp"
+#include "devices/kernels/memory.hpp"
+#include "devices/kernels/place.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "devices/cuda/kernels/lists.hpp"
+#include "devices/kernels/lists.hpp"
 
 // clang-format off
 #define HVD_CUDA_KERNELS(KERNEL, KERNEL_WITH_BARRIER)                              \

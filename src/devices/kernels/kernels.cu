@@ -6,10 +6,10 @@
 #define __grid_constant__
 #endif
 
-#include "devices/cuda/kernels/adasum.hpp"
-#include "devices/cuda/kernels/kernel_names.hpp"
-#include "devices/cuda/kernels/move.hpp"
-#include "devices/cuda/kernels/signal.hpp"
+#include "devices/kernels/adasum.hpp"
+#include "devices/kernels/kernel_names.hpp"
+#include "devices/kernels/move.hpp"
+#include "devices/kernels/signal.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -1,4 +1,4 @@
-#include "devices/cuda/kernels/image.hpp"
+#include "devices/kernels/image.hpp"
 
 #if defined(HVD_CUDA_PTX)
 // Labels in image.S.

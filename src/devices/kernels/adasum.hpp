@@ -2,11 +2,11 @@
 // Adasum's sums and combination of a list of pairs. The sums take two launches: sums_of_threads, then sums_of_pairs
 // with one block for each pair. All is computed in double. The order in which products are added depends only on the
 // number of elements and their type.
-#include "devices/cuda/kernels/lists.hpp"
-#include "devices/cuda/kernels/memory.hpp"
-#include "devices/cuda/kernels/move.hpp"
-#include "devices/cuda/kernels/numbers.hpp"
-#include "devices/cuda/kernels/tiles.hpp"
+#include "devices/kernels/lists.hpp"
+#include "devices/kernels/memory.hpp"
+#include "devices/kernels/move.hpp"
+#include "devices/kernels/numbers.hpp"
+#include "devices/kernels/tiles.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "devices/cuda/kernels/place.hpp"
+#include "devices/kernels/place.hpp"
 
 namespace hvd::devices::cuda {
 

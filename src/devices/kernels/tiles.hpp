@@ -1,7 +1,7 @@
 #pragma once
 // How a block finds its share of a list (lists.hpp).
-#include "devices/cuda/kernels/lists.hpp"
-#include "devices/cuda/kernels/memory.hpp"
+#include "devices/kernels/lists.hpp"
+#include "devices/kernels/memory.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -1,10 +1,10 @@
 #pragma once
 // Moves the elements of a list: copies them as bytes, converts and scales them, or writes zeros. A block deals with one
 // run of elements after the other; in a run, thread t takes the vectors t, t + threads, …
-#include "devices/cuda/kernels/lists.hpp"
-#include "devices/cuda/kernels/memory.hpp"
-#include "devices/cuda/kernels/numbers.hpp"
-#include "devices/cuda/kernels/tiles.hpp"
+#include "devices/kernels/lists.hpp"
+#include "devices/kernels/memory.hpp"
+#include "devices/kernels/numbers.hpp"
+#include "devices/kernels/tiles.hpp"
 
 namespace hvd::devices::cuda {
 
