@@ -54,3 +54,18 @@ target_link_options(test_cuda_ranks PRIVATE -Wl,--version-script=${PROJECT_SOURC
                                             -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
 # It is built and not run by ctest: while a look of one thread has a page of the double open, the double takes no notice
 # of looks of other threads, and reports what they know as missing waits, one time in ten.
+
+# The same in processes, with the core as it is installed: its table of devices opens the plugin.
+if(HVD_SANITIZE OR NOT TARGET horovodrun)  # only the program may contain a sanitizer's runtime, not the double
+  return()
+endif()
+add_executable(device_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/device_rank.cpp)
+target_include_directories(device_rank PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(device_rank PRIVATE horovod ${CMAKE_DL_LIBS})
+add_dependencies(device_rank horovod_cuda hvd_cuda_double)
+foreach(ranks 1 2 4)
+  set(name cuda.${ranks}_processes_reduce_on_gpus_through_the_installed_core)
+  add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:device_rank>)
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120
+                       ENVIRONMENT "HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>;HVD_DOUBLE_DELAY=3")
+endforeach()
