@@ -1,7 +1,7 @@
 // Measures what a GPU and the host spend on Device::move: bandwidth of packing many tensors into one buffer and back,
 // beside one copy of the same bytes in the same run, and the host's time for a call.
 //
-//   build/release/bin/hvd_gpu_move [GIGABYTES]     memory that the buffers may take; 12 if it is not given
+//   build/release/bin/hvd_gpu_move [MEGABYTES]     memory that the buffers may take; 12288 if it is not given
 //
 // Buffers are used in turn, more of them than the second-level cache holds. A row is the median of several rounds; a
 // round queues some calls back to back and waits for the last.
@@ -73,7 +73,7 @@ struct Bench {
   template <typename Queue>
   double seconds_of(std::size_t bytes, Queue queue) {
     const std::size_t places = std::max<std::size_t>(1, std::min(room / bytes, 1 + more_than_caches / bytes));
-    const int calls = static_cast<int>(std::clamp<std::size_t>((std::size_t{8} << 30) / bytes, 4, 200));
+    const int calls = static_cast<int>(std::clamp<std::size_t>(room / bytes, 4, 200));
     std::vector<double> found;
     for (int round = -1; round < rounds; ++round) {
       const auto begin = Clock::now();
@@ -121,6 +121,7 @@ struct Bench {
   // The host's time for a call on a stream that has little queued.
   void measure_host(std::size_t tensors, std::size_t bytes, const Treatment& treatment, const char* what) {
     const List list = list_of(tensors, bytes, size_of(treatment.from), size_of(treatment.to), 0);
+    if (list.end_of_tensors > room) return;
     std::vector<double> found;
     for (int call = 0; call < 200; ++call) {
       const auto begin = Clock::now();
@@ -163,7 +164,8 @@ struct Bench {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const std::size_t all = (count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 12) << 30;
+  const std::size_t mb = std::size_t{1} << 20;
+  const std::size_t all = (count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 12288) * mb;
   auto gpu = devices::cuda::Gpu::open(0, Environment::of_this_process());
   if (!gpu) {
     std::fprintf(stderr, "no GPU: %s\n", gpu.error().message.c_str());
@@ -179,7 +181,6 @@ int main(int count, char** arguments) {
     }
     *memory = std::move(*made);
   }
-  const std::size_t mb = std::size_t{1} << 20;
   constexpr Treatment plain{DataType::f32, DataType::f32, 1.0}, scaled{DataType::f32, DataType::f32, 0.125},
       halves{DataType::f16, DataType::f16, 1.0}, to_halves{DataType::f32, DataType::f16, 1.0};
   for (auto [tensors, bytes] : {std::pair{std::size_t{800}, 1024 * mb}, {200, 64 * mb}, {160, 8 * mb}, {32, mb}}) {
