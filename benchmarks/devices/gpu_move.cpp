@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "devices/cuda/gpu.hpp"
@@ -43,8 +44,9 @@ struct Bench {
 
   Stream stream() const { return {own.get()}; }
 
-  // Sizes that differ, as gradients' do, and add up to `bytes`; each tensor begins at a multiple of 512 bytes plus
-  // `misalignment`, while the buffer has them one after the other.
+  // Sizes that differ, as gradients' do, and add up to `bytes`; all but every 16th are a multiple of 64 elements. Each
+  // tensor begins at a multiple of 512 bytes plus `misalignment`, while the buffer has them one after the other, at
+  // multiples of 16 bytes.
   struct List {
     std::vector<Move> moves;
     std::size_t end_of_tensors, bytes;
@@ -58,8 +60,9 @@ struct Bench {
     List list{{}, 0, 0};
     std::size_t packed = 0;
     for (double weight : weights) {
-      const auto count =
-          static_cast<std::int64_t>(weight / sum * static_cast<double>(bytes) / static_cast<double>(element));
+      auto count = static_cast<std::int64_t>(weight / sum * static_cast<double>(bytes) / static_cast<double>(element));
+      if (list.moves.size() % 16 != 15) count = (count + 63) / 64 * 64;
+      packed = (packed + 15) / 16 * 16;
       list.moves.push_back({from.data() + list.end_of_tensors + misalignment, to.data() + packed, count});
       const std::size_t size = static_cast<std::size_t>(count) * element;
       list.end_of_tensors = (list.end_of_tensors + misalignment + size + 511) / 512 * 512;
@@ -192,6 +195,21 @@ int main(int count, char** arguments) {
     bench.measure(tensors, bytes, halves, 2, "f16 at 2 bytes");
     bench.measure(tensors, bytes, to_halves, 0, "f32 to f16");
   }
+  // Lists that are not scaled and have large tensors go through the copy engines there, the others through the kernel.
+  std::printf("pack: from the host to the GPU; unpack: back\n");
+  Memory on_gpu = std::move(bench.from);
+  const std::size_t room_on_gpu = std::exchange(bench.room, std::min(bench.room, 256 * mb));
+  if (auto made = bench.gpu->allocate(bench.room, Where::on_host, {})) {
+    bench.from = std::move(*made);
+    for (auto [tensors, bytes] : {std::pair{std::size_t{20}, 64 * mb}, {200, 64 * mb}, {20, 4 * mb}}) {
+      if (bytes * 5 / 4 > bench.room) continue;
+      bench.measure_copy(bytes);
+      bench.measure(tensors, bytes, plain, 0, "f32");
+      bench.measure(tensors, bytes, scaled, 0, "f32, scaled");
+    }
+  }
+  bench.from = std::move(on_gpu);
+  bench.room = room_on_gpu;
   bench.measure_host(800, 64 * mb, plain, "f32");
   bench.measure_host(800, 64 * mb, scaled, "f32, scaled");
   bench.measure_host(200, 8 * mb, scaled, "f32, scaled");

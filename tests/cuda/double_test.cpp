@@ -83,7 +83,7 @@ TEST_F(CudaDouble, runs_our_kernels_on_lists_that_are_still_being_copied) {
       devices::cuda::launch_moves(moves, {DataType::f32, DataType::f32, 1.0}, chip,
                                   {host(1), reinterpret_cast<const std::byte*>(device(2)), bytes}, nullptr, list);
   ASSERT_TRUE(planned);
-  EXPECT_EQ(driver.copy_to_device(device(2), host(1), planned->descriptor_bytes, stream.get()), Code::success);
+  EXPECT_EQ(driver.copy(device(2), at(host(1)), planned->descriptor_bytes, stream.get()), Code::success);
   EXPECT_EQ(launch("hvd_move_bytes", planned->blocks, &list, stream.get()), Code::success);
   EXPECT_EQ(driver.copy(at(host(0)), device(1), 100 * tensors, stream.get()), Code::success);
   EXPECT_EQ(driver.stream_synchronize(stream.get()), Code::success);

@@ -15,7 +15,8 @@ using hvd::cuda::StreamHandle;
 
 namespace {
 
-// Few tensors, or large ones, are copied by the copy engines, which leave the multiprocessors to the program.
+// Few tensors are copied by the driver. So are large ones between the host and the GPU, where the copy engines are as
+// fast and leave the multiprocessors to the program; on the GPU itself each of their copies would take 4 us (H200).
 constexpr std::size_t few_moves = 2, large_bytes = 512 << 10;
 
 // So many fit into a piece of descriptors, on GPUs with up to 1024 multiprocessors.
@@ -91,6 +92,7 @@ Status Gpu::move(Stream stream, std::span<const Move> moves, const Treatment& tr
 
 bool Gpu::is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const {
   if (copies_one_by_one_ || !parts_->kernels.lack().empty() || moves.size() <= few_moves) return true;
+  if (!pool_->is_on_host(moves[0].from) && !pool_->is_on_host(moves[0].to)) return false;
   std::size_t bytes = 0;
   for (const Move& move : moves) bytes += static_cast<std::size_t>(move.count) * element_bytes;
   return bytes / moves.size() >= large_bytes;
@@ -109,6 +111,16 @@ Status Gpu::copy(Stream stream, std::span<const Move> moves, std::size_t element
   return {};
 }
 
+// By a kernel, because from a copy of the driver to a kernel the GPU changes engines, which takes as long as moving
+// 64 MB.
+Status Gpu::copy_descriptors(StreamHandle stream, const DescriptorRing::Piece& piece, std::size_t bytes) {
+  const Move move{piece.host, piece.device, static_cast<std::int64_t>(bytes)};
+  MoveList list;
+  auto planned = launch_moves({&move, 1}, {DataType::u8, DataType::u8, 1.0}, chip_, {}, nullptr, list);
+  if (!planned) return planned.error();
+  return parts_->kernels.launch(planned->kernel, planned->blocks, stream, &list, *parts_->health);
+}
+
 Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& treatment) {
   const auto handle = static_cast<StreamHandle>(stream.handle);
   MoveList list;
@@ -125,11 +137,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
         launch_moves(moves, treatment, chip_, {piece->host, piece->device, DescriptorRing::piece_bytes}, nullptr, list);
     if (!planned) return planned.error();
     if (planned->blocks == 0) return {};
-    HVD_RETURN_IF_ERROR(
-        parts_->health->check(*parts_->context,
-                              parts_->context->driver().copy_to_device(address_of(piece->device), piece->host,
-                                                                       planned->descriptor_bytes, handle),
-                              "the copy of a list of tensors"));
+    HVD_RETURN_IF_ERROR(copy_descriptors(handle, *piece, planned->descriptor_bytes));
     return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
   };
   const Status queued = queue();

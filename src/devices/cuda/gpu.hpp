@@ -36,6 +36,7 @@ class Gpu final : public Device {
   Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one);
   Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
   Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
+  Status copy_descriptors(hvd::cuda::StreamHandle stream, const DescriptorRing::Piece& piece, std::size_t bytes);
   bool is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const;
 
   const std::shared_ptr<Parts> parts_;

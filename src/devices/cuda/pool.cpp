@@ -99,8 +99,18 @@ Result<std::unique_ptr<Pool::Block>> Pool::make(std::size_t size, Where where) {
     auto memory = hvd::cuda::make_page_locked(context_, size);
     if (!memory) return memory.error();
     block->on_host = std::move(*memory);
+    std::lock_guard lock(mutex_);
+    on_host_.emplace(block->on_host.get(), size);
   }
   return block;
+}
+
+bool Pool::is_on_host(const void* address) {
+  std::lock_guard lock(mutex_);
+  auto after = on_host_.upper_bound(address);
+  if (after == on_host_.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return static_cast<const std::byte*>(address) < static_cast<const std::byte*>(begin) + size;
 }
 
 void Pool::give_back(std::unique_ptr<Block> block) {
@@ -143,6 +153,7 @@ bool Pool::give_free_blocks_to_the_driver() {
     std::erase(of_kind, nullptr);
     are_others |= !of_kind.empty();
   }
+  for (const auto& block : blocks) on_host_.erase(data_of(*block));
   return are_others;
 }
 

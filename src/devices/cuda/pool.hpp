@@ -24,6 +24,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // See Device::allocate().
   Result<Memory> allocate(std::size_t bytes, Where where, Stream user);
+  // Whether this address is in page-locked memory of this pool.
+  bool is_on_host(const void* address);
 
  private:
   struct Block {
@@ -50,6 +52,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   const std::weak_ptr<Watcher> watcher_;  // finds out when streams of the program are done with memory
   std::mutex mutex_;
   std::map<std::pair<Where, std::size_t>, Blocks> free_;  // by kind and size, what was given back first is first
+  std::map<const void*, std::size_t> on_host_;            // all page-locked memory that the pool has from the driver
   Blocks unordered_;  // given back while nothing could be recorded on the user's stream, which was being captured
 };
 

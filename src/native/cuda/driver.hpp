@@ -126,7 +126,6 @@ inline constexpr int oldest_driver = 11080;
   NEEDED(host_free, "cuMemFreeHost", void* address)                                                    \
   NEEDED(host_device_address, "cuMemHostGetDevicePointer_v2", Address* device, void* host, unsigned flags) \
   NEEDED(copy, "cuMemcpyAsync", Address to, Address from, std::size_t bytes, StreamHandle stream)      \
-  NEEDED(copy_to_device, "cuMemcpyHtoDAsync_v2", Address to, const void* from, std::size_t bytes, StreamHandle stream) \
   NEEDED(fill_bytes, "cuMemsetD8Async", Address to, unsigned char value, std::size_t bytes, StreamHandle stream) \
   NEEDED(module_load, "cuModuleLoadData", ModuleHandle* module, const void* image)                     \
   NEEDED(module_unload, "cuModuleUnload", ModuleHandle module)                                         \
