@@ -139,12 +139,18 @@ typedef struct hvd_world {
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
 /* True if a plugin for an MPI library was installed. */
 HVD_API int hvd_mpi_built(void);
+/* True if the plugin for memory of this kind was installed. Nothing is loaded. */
+HVD_API int hvd_device_built(hvd_device device);
 /* Returns the thread level of the MPI that connects the ranks (MPI_THREAD_SINGLE is 0, MPI_THREAD_MULTIPLE is 3).
  * Returns -1 if the ranks have no common MPI or do not use MPI. */
 HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);
 /* Returns the number of the GPU that this rank is meant to use, as CUDA counts the GPUs that this process sees. Returns
  * -1 if it sees none. */
 HVD_API int hvd_local_device(hvd_runtime* runtime);
+/* Returns 1 if operations of the process set (0: all ranks) take tensors in this memory, 0 if a rank cannot work on it:
+ * then all ranks give tensors in host memory. The answer is the same on all ranks of the set. Returns -1 with
+ * hvd_last_error() if there is no such set. */
+HVD_API int hvd_has_device(hvd_runtime* runtime, hvd_device device, int process_set);
 /* False once the runtime has been shut down by another rank or a peer was lost. */
 HVD_API int hvd_is_running(hvd_runtime* runtime);
 

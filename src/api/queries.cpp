@@ -7,6 +7,7 @@
 #include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
 #include "native/mpi/process.hpp"
+#include "native/posix/plugin.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/session.hpp"
 
@@ -53,6 +54,23 @@ int hvd_mpi_built(void) {
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
+}
+
+int hvd_device_built(hvd_device device) {
+  if (device < HVD_HOST || device > HVD_ROCM) return 0;
+  const char* name = hvd::name_of(static_cast<hvd::DeviceKind>(device));
+  const hvd::Environment environment = hvd::runtime::environment_with_files();
+  return device == HVD_HOST || !hvd::posix::plugin_path(name, environment).empty();
+}
+
+int hvd_has_device(hvd_runtime* runtime, hvd_device device, int process_set) {
+  if (!usable(runtime) || device < HVD_HOST || device > HVD_ROCM) {
+    (void)hvd::api::fail(hvd::ErrorCode::invalid_argument, "hvd_has_device needs a runtime and an hvd_device");
+    return -1;
+  }
+  auto has = runtime->runtime->has_device(static_cast<hvd::DeviceKind>(device), process_set);
+  if (!has) (void)hvd::api::fail(has.error());
+  return !has ? -1 : *has;
 }
 
 int hvd_mpi_thread_level(hvd_runtime* runtime) {

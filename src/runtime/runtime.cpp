@@ -249,6 +249,12 @@ Status Runtime::open_device(DeviceKind kind, int ordinal, int number) {
   return device ? Status() : Status(device.error());
 }
 
+Result<bool> Runtime::has_device(DeviceKind kind, int number) const {
+  auto set = process_set(number);
+  if (!set) return set.error();
+  return devices_->has(kind) && device_peers_.first_without(set->ranks, name_of(kind)).value < 0;
+}
+
 Result<Operation*> Runtime::prepare(std::string_view name, Signature signature, int number) {
   // The name is part of a request, and a request must fit into a ring. Half of the ring is for the name, the other half
   // for the rest of the request.

@@ -121,6 +121,8 @@ class Runtime {
   // members of the set, if one of them cannot work on such memory.
   Status open_device(DeviceKind kind, int ordinal, int set);
   bool has_device(DeviceKind kind) const { return devices_->has(kind); }
+  // True if all members of the set can work on such memory.
+  Result<bool> has_device(DeviceKind kind, int set) const;
   // Returns null if this rank has no open device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
   bool is_in_callback() const { return Engine::runs_here(); }

@@ -127,9 +127,9 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Reference made;
   const Seen seen = is_wanted(known, wanted) ? look_at(known, tensor, wanted, use, made) : Seen::different;
   if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
-  hvd_handle handle = 0;
-  if (!start_operation(use, &handle)) return nullptr;
-  return keep_until_done(handle, made ? made.get() : tensor, nullptr, made ? tensor : nullptr);
+  Started started;
+  if (!start_operation(use, started)) return nullptr;
+  return keep_until_done(started, made ? made.get() : tensor, nullptr, made ? tensor : nullptr);
 }
 
 PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -155,9 +155,9 @@ PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t co
     if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
     if (!in_place) PyTuple_SetItem(outputs.get(), i, made.release());
   }
-  hvd_handle handle = 0;
-  if (!start_operations(uses, &handle)) return nullptr;
-  return keep_until_done(handle, outputs.get(), nullptr, in_place ? nullptr : tensors);
+  Started started;
+  if (!start_operations(uses, started)) return nullptr;
+  return keep_until_done(started, outputs.get(), nullptr, in_place ? nullptr : tensors);
 }
 
 bool add_known_type(PyObject* module) {

@@ -4,7 +4,7 @@
 
 namespace hvd::python {
 
-constexpr std::int32_t dlpack_host = 1;  // the value kDLCPU of DLPack
+constexpr std::int32_t dlpack_host = 1, dlpack_cuda = 2;  // the values kDLCPU and kDLCUDA of DLPack
 
 struct DlpackType {
   std::uint8_t code, bits;

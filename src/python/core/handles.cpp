@@ -24,6 +24,7 @@ Number numbers = 0;  // the last number that was given out
 // returns.
 struct Entry {
   hvd_handle handle = 0;
+  ProgramQueue queue;
   Reference value;
   Reference result;  // a function that makes the value: synchronize() returns result(handle, value); may be null
   Reference keep;
@@ -130,6 +131,18 @@ Waited wait_until_done(hvd_handle handle) {
   return Waited::failed;
 }
 
+// The wait has made the stream of the start wait for what the device still does. The stream on which the program goes
+// on may be another one. On failure returns false with a Python error set.
+bool order_current_stream(hvd_handle handle, const ProgramQueue& started) {
+  if (started.ordinal < 0) return true;
+  const ProgramQueue now = current_queue(started.ordinal);
+  if (now.stream == nullptr) return false;
+  if (now.stream == started.stream || hvd_wait_on(Session::get().runtime(), handle, now.stream, -1) == HVD_OK)
+    return true;
+  raise_failed();
+  return false;
+}
+
 void release(hvd_handle handle) {
   if (hvd_runtime* runtime = Session::get().runtime()) hvd_release(runtime, handle);
 }
@@ -182,11 +195,13 @@ Waited collect(PyObject* object, Reference& value) {
   }
   // Other threads may run during the wait and may take the entry out of the table: copy what is needed later.
   const hvd_handle handle = found->second.handle;
+  const ProgramQueue queue = found->second.queue;
   const std::uint64_t generation = Session::get().generation();
   Reference result = Reference::to(found->second.result.get());
   value = Reference::to(found->second.value.get());
   ++found->second.waiting;
-  const Waited waited = wait_until_done(handle);
+  Waited waited = wait_until_done(handle);
+  if (waited == Waited::succeeded && !order_current_stream(handle, queue)) waited = Waited::failed;
   const bool is_same_job = Session::get().generation() == generation;  // a later job gives the same numbers again
   found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
@@ -216,9 +231,10 @@ bool is_one_handle(Py_ssize_t count, PyObject* names, const char* expected) {
 
 }  // namespace
 
-PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep) {
+PyObject* keep_until_done(const Started& started, PyObject* value, PyObject* result, PyObject* keep) {
   const Number number = ++numbers;
-  Entry entry{handle, Reference::to(value), Reference::to(result == Py_None ? nullptr : result), Reference::to(keep)};
+  Entry entry{started.handle, started.queue, Reference::to(value), Reference::to(result == Py_None ? nullptr : result),
+              Reference::to(keep)};
   pending()[number] = std::move(entry);
   if (!lost().empty()) lost().erase(number);  // a number of an earlier job
   return PyLong_FromUnsignedLongLong(number);
@@ -267,20 +283,20 @@ PyObject* submit(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count < 6 || count > 8 || !is_operation(arguments[0]))
     return raise(PyExc_TypeError,
                  "submit() takes an Operation, input, output, rows, value, keep and perhaps result and splits");
-  hvd_handle handle = 0;
+  Started started;
   if (!start_operation({arguments[0], arguments[1], arguments[2], arguments[3], count > 7 ? arguments[7] : nullptr},
-                       &handle))
+                       started))
     return nullptr;
-  return keep_until_done(handle, arguments[4], count > 6 ? arguments[6] : nullptr, arguments[5]);
+  return keep_until_done(started, arguments[4], count > 6 ? arguments[6] : nullptr, arguments[5]);
 }
 
 // submit_group([(operation, input, output, rows), ...], value, keep, result=None) -> handle
 PyObject* submit_group(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count < 3 || count > 4)
     return raise(PyExc_TypeError, "submit_group() takes a list of members, value, keep and perhaps result");
-  hvd_handle handle = 0;
-  if (!start_operations(arguments[0], &handle)) return nullptr;
-  return keep_until_done(handle, arguments[1], count > 3 ? arguments[3] : nullptr, arguments[2]);
+  Started started;
+  if (!start_operations(arguments[0], started)) return nullptr;
+  return keep_until_done(started, arguments[1], count > 3 ? arguments[3] : nullptr, arguments[2]);
 }
 
 PyObject* poll(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {

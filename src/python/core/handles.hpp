@@ -3,7 +3,7 @@
 // value that a wait returns and the objects that must stay alive until then.
 #include "python/core/python_api.hpp"
 
-#include "api/horovod.h"
+#include "python/core/operation.hpp"
 
 namespace hvd::python {
 
@@ -11,7 +11,7 @@ namespace hvd::python {
 // after each init(). synchronize() returns `value`, or result(handle of the C API, value) if `result` is given. `keep`
 // is not freed before the operation is done. Each of the three may be null. On failure returns null with a Python error
 // set.
-PyObject* keep_until_done(hvd_handle handle, PyObject* value, PyObject* result, PyObject* keep);
+PyObject* keep_until_done(const Started& started, PyObject* value, PyObject* result, PyObject* keep);
 // Uses up one number, for an operation that was refused.
 void skip_number();
 

@@ -17,6 +17,7 @@
 #include "python/core/reference.hpp"
 #include "python/core/results.hpp"
 #include "python/core/session.hpp"
+#include "python/core/streams.hpp"
 
 namespace hvd::python {
 namespace {
@@ -100,6 +101,20 @@ PyObject* local_device(PyObject*, PyObject*) {
   const Session::Place* place = place_or_raise();
   if (place == nullptr) return nullptr;
   return place->local_device < 0 ? none() : PyLong_FromLong(place->local_device);
+}
+
+PyObject* cuda_built(PyObject*, PyObject*) {
+  return PyBool_FromLong(hvd_device_built(HVD_CUDA));
+}
+
+// has_device(process set's id) -> bool
+PyObject* has_device(PyObject*, PyObject* argument) {
+  const long set = PyLong_AsLong(argument);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  const int has = hvd_has_device(runtime, HVD_CUDA, static_cast<int>(set));
+  return has < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(has);
 }
 
 PyObject* shared_allocate(PyObject*, PyObject* argument) {
@@ -265,8 +280,14 @@ PyMethodDef functions[] = {
     {"local_device", local_device, METH_NOARGS,
      "The number of the GPU that this rank is meant to use, as CUDA counts them here; None if it sees none."},
     {"prepare", prepare, METH_VARARGS,
-     "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group) -> "
-     "Operation"},
+     "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group, "
+     "ordinal=-1) -> Operation\n"
+     "ordinal: the number of the GPU that has the tensors; -1: the host has them."},
+    {"cuda_built", cuda_built, METH_NOARGS, "Is there a plugin for NVIDIA's GPUs?"},
+    {"has_device", has_device, METH_O,
+     "has_device(process set's id) -> bool: operations of the set take tensors in the memory of NVIDIA's GPUs."},
+    {"set_stream_source", set_stream_source, METH_O,
+     "set_stream_source(function): function(ordinal) -> the number of the calling thread's current stream there."},
     {"submit", fast(&submit), METH_FASTCALL,
      "submit(operation, input, output, rows, value, keep, result=None, splits=None) -> handle\n"
      "Starts an operation. synchronize(handle) returns value, or result(handle, value); `keep` lives until then."},

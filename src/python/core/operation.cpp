@@ -1,5 +1,8 @@
 #include "python/core/operation.hpp"
 
+#include <structmember.h>
+
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -49,19 +52,28 @@ void hand_over(Operation* operation) {
   if (operation->is_transient) operation->is_held = false;
 }
 
-bool start(Operation* operation, const hvd_start_arguments& arguments, hvd_handle* handle) {
+// Called for each operation of a start. All are on one device, or on the host. On failure returns false with a Python
+// error set.
+bool queue_on(const Operation* operation, Started& started, hvd_start_arguments& arguments) {
+  if (operation->ordinal < 0) return true;
+  if (started.queue.stream == nullptr) started.queue = current_queue(operation->ordinal);
+  arguments.stream = started.queue.stream;
+  return arguments.stream != nullptr;
+}
+
+bool start(Operation* operation, hvd_start_arguments arguments, Started& started) {
   hvd_runtime* runtime = runtime_of(operation);
-  if (runtime == nullptr) return false;
-  const hvd_status status = hvd_start(runtime, &arguments, 1, handle);
+  if (runtime == nullptr || !queue_on(operation, started, arguments)) return false;
+  const hvd_status status = hvd_start(runtime, &arguments, 1, &started.handle);
   if (status != HVD_OK) return raise_not_started(status);
   hand_over(operation);
   return true;
 }
 
-bool start_together(const std::vector<hvd_start_arguments>& members, hvd_handle* handle) {
+bool start_together(const std::vector<hvd_start_arguments>& members, Started& started) {
   hvd_runtime* runtime = runtime_or_raise(internal_error());
   if (runtime == nullptr) return false;
-  const hvd_status status = hvd_start(runtime, members.data(), members.size(), handle);
+  const hvd_status status = hvd_start(runtime, members.data(), members.size(), &started.handle);
   return status == HVD_OK || raise_not_started(status);
 }
 
@@ -90,7 +102,7 @@ bool read_numbers(PyObject* sequence, std::vector<std::int64_t>& numbers) {
   return true;
 }
 
-bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members) {
+bool read_group_member(PyObject* item, Started& started, std::vector<hvd_start_arguments>& members) {
   PyObject* object = nullptr;
   PyObject* input = nullptr;
   PyObject* output = nullptr;
@@ -105,7 +117,8 @@ bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members
   void* from = nullptr;
   hvd_start_arguments member = hvd_use_of(operation->op, nullptr, nullptr);
   member.first_dimension = rows;
-  if (!read_pointer(input, &from) || !read_pointer(output, &member.output)) return false;
+  if (!read_pointer(input, &from) || !read_pointer(output, &member.output) || !queue_on(operation, started, member))
+    return false;
   member.input = from;
   members.push_back(member);
   return true;
@@ -116,11 +129,11 @@ bool read_group_member(PyObject* item, std::vector<hvd_start_arguments>& members
 PyObject* prepare(PyObject*, PyObject* arguments) {
   hvd_op_description description{};
   description.struct_size = sizeof description;
-  int verb = 0, dtype = 0, reduce_op = 0;
+  int verb = 0, dtype = 0, reduce_op = 0, ordinal = -1;
   PyObject* shape = nullptr;
-  if (!PyArg_ParseTuple(arguments, "siiO!iddiipz:prepare", &description.name, &verb, &dtype, &PyTuple_Type, &shape,
+  if (!PyArg_ParseTuple(arguments, "siiO!iddiipz|i:prepare", &description.name, &verb, &dtype, &PyTuple_Type, &shape,
                         &reduce_op, &description.prescale, &description.postscale, &description.root_rank,
-                        &description.process_set, &description.transient, &description.group)) {
+                        &description.process_set, &description.transient, &description.group, &ordinal)) {
     return nullptr;
   }
   std::vector<std::int64_t> dimensions;
@@ -132,6 +145,10 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   description.reduce_op = static_cast<hvd_reduce_op>(reduce_op);
   description.dimensions = static_cast<int>(dimensions.size());
   description.shape = dimensions.data();
+  if (ordinal >= 0) {
+    description.device = HVD_CUDA;
+    description.device_ordinal = ordinal;
+  }
   hvd_op* op = nullptr;
   const hvd_status status = hvd_prepare(runtime, &description, &op);
   if (status != HVD_OK) {
@@ -144,6 +161,7 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   operation->op = op;
   operation->generation = Session::get().generation();
   operation->is_transient = description.transient != 0;
+  operation->ordinal = ordinal;
   operation->is_held = true;
   return reinterpret_cast<PyObject*>(operation);
 }
@@ -152,53 +170,56 @@ bool is_operation(PyObject* object) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == operation_type;
 }
 
-bool start_operation(const Use& use, hvd_handle* handle) {
+bool start_operation(const Use& use, Started& started) {
   auto* operation = reinterpret_cast<Operation*>(use.operation);
-  return start(operation, hvd_use_of(operation->op, use.input, use.output), handle);
+  return start(operation, hvd_use_of(operation->op, use.input, use.output), started);
 }
 
-bool start_operations(const std::vector<Use>& uses, hvd_handle* handle) {
+bool start_operations(const std::vector<Use>& uses, Started& started) {
   std::vector<hvd_start_arguments> members;
   members.reserve(uses.size());
   for (const Use& use : uses) {
     const auto* operation = reinterpret_cast<const Operation*>(use.operation);
     if (runtime_of(operation) == nullptr) return false;
     members.push_back(hvd_use_of(operation->op, use.input, use.output));
+    if (!queue_on(operation, started, members.back())) return false;
   }
-  return start_together(members, handle);
+  return start_together(members, started);
 }
 
-bool start_operation(const Given& given, hvd_handle* handle) {
+bool start_operation(const Given& given, Started& started) {
   auto* operation = reinterpret_cast<Operation*>(given.operation);
   void *from = nullptr, *to = nullptr;
   if (!read_pointer(given.input, &from) || !read_pointer(given.output, &to)) return false;
   hvd_start_arguments arguments = hvd_use_of(operation->op, from, to);
   arguments.first_dimension = PyLong_AsLongLong(given.rows);
   if (arguments.first_dimension == -1 && PyErr_Occurred() != nullptr) return false;
-  if (given.splits == nullptr || given.splits == Py_None) return start(operation, arguments, handle);
+  if (given.splits == nullptr || given.splits == Py_None) return start(operation, arguments, started);
   std::vector<std::int64_t> parts;
   if (!read_numbers(given.splits, parts)) return false;
   arguments.splits = parts.data();
   arguments.split_count = parts.size();
-  return start(operation, arguments, handle);
+  return start(operation, arguments, started);
 }
 
-bool start_operations(PyObject* items, hvd_handle* handle) {
+bool start_operations(PyObject* items, Started& started) {
   const Py_ssize_t count = PyList_Size(items);
   if (count < 0) return false;
   std::vector<hvd_start_arguments> members;
   members.reserve(static_cast<std::size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!read_group_member(PyList_GetItem(items, i), members)) return false;
+    if (!read_group_member(PyList_GetItem(items, i), started, members)) return false;
   }
-  if (!start_together(members, handle)) return false;
+  if (!start_together(members, started)) return false;
   for (Py_ssize_t i = 0; i < count; ++i)
     hand_over(reinterpret_cast<Operation*>(PyTuple_GetItem(PyList_GetItem(items, i), 0)));
   return true;
 }
 
 bool add_operation_type(PyObject* module) {
-  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)}, {0, nullptr}};
+  static PyMemberDef members[] = {{"ordinal", T_INT, offsetof(Operation, ordinal), READONLY, nullptr}, {}};
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)}, {Py_tp_members, members}, {0, nullptr}};
   static PyType_Spec specification = {"horovod._core.Operation", sizeof(Operation), 0, Py_TPFLAGS_DEFAULT, slots};
   operation_type = PyType_FromSpec(&specification);
   if (operation_type == nullptr) return false;

@@ -63,11 +63,15 @@ PyObject* take_result(PyObject*, PyObject* arguments) {
   auto result = std::make_unique<Result>();
   const auto place = static_cast<std::size_t>(index);
   DlpackTensor& tensor = result->managed.tensor;
+  hvd_device device = HVD_HOST;
+  int ordinal = 0;
   hvd_status status = hvd_result_shape(runtime, handle, place, &tensor.dimensions, result->shape);
+  if (status == HVD_OK) status = hvd_result_device(runtime, handle, place, &device, &ordinal);
   if (status == HVD_OK)
     status = hvd_result_take(runtime, handle, place, &tensor.data, &result->owner, &result->free_data, nullptr);
   if (status != HVD_OK) return raise_refused(status);
-  tensor.device_type = dlpack_host;
+  tensor.device_type = device == HVD_HOST ? dlpack_host : dlpack_cuda;
+  tensor.device_id = device == HVD_HOST ? 0 : ordinal;
   tensor.type = types[static_cast<std::size_t>(dtype)];
   tensor.shape = result->shape;
   result->managed.context = result.get();

@@ -40,7 +40,8 @@ bool TensorLikeness::learn(PyObject* tensor) {
   type_ = Reference::to(reinterpret_cast<PyObject*>(Py_TYPE(tensor)));
   dtype_ = Reference(PyObject_GetAttrString(tensor, "dtype"));
   shape_ = Reference(PyObject_GetAttrString(tensor, "shape"));
-  if (!dtype_ || !shape_) return false;
+  device_ = Reference(PyObject_GetAttrString(tensor, "device"));
+  if (!dtype_ || !shape_ || !device_) return false;
   is_neg_ = Reference(PyObject_GetAttrString(type_.get(), "is_neg"));
   if (!is_neg_) PyErr_Clear();
   const Py_ssize_t dimensions = PyTuple_Size(shape_.get());
@@ -58,6 +59,8 @@ bool TensorLikeness::learn(PyObject* tensor) {
   DlpackTensor read{};
   if (dlpack_->read(tensor, &read) == 0) {
     dlpack_type_ = read.type;
+    device_type_ = read.device_type;
+    device_id_ = read.device_id;
   } else {
     PyErr_Clear();
     dlpack_ = nullptr;
@@ -84,8 +87,9 @@ bool TensorLikeness::matches_made(PyObject* tensor, void** data) const {
 
 bool TensorLikeness::matches_by_dlpack(PyObject* tensor, void** data) const {
   DlpackTensor read{};
-  if (dlpack_->read(tensor, &read) != 0 || read.device_type != dlpack_host || read.type != dlpack_type_ ||
-      read.byte_offset != 0 || static_cast<std::size_t>(read.dimensions) != extents_.size())
+  if (dlpack_->read(tensor, &read) != 0 || read.device_type != device_type_ || read.device_id != device_id_ ||
+      read.type != dlpack_type_ || read.byte_offset != 0 ||
+      static_cast<std::size_t>(read.dimensions) != extents_.size())
     return false;
   for (std::size_t i = 0; i < extents_.size(); ++i) {
     if (read.shape[i] != extents_[i]) return false;
@@ -97,8 +101,8 @@ bool TensorLikeness::matches_by_dlpack(PyObject* tensor, void** data) const {
 }
 
 bool TensorLikeness::matches_by_asking(PyObject* tensor, void** data) const {
-  if (!has(tensor, "dtype", dtype_.get()) || !has(tensor, "shape", shape_.get()) || !has(tensor, "is_cpu", Py_True) ||
-      !answers(tensor, "is_contiguous", Py_True))
+  if (!has(tensor, "dtype", dtype_.get()) || !has(tensor, "shape", shape_.get()) ||
+      !has(tensor, "device", device_.get()) || !answers(tensor, "is_contiguous", Py_True))
     return false;
   Reference address(PyObject_CallMethod(tensor, "data_ptr", nullptr));
   if (!address) return false;

@@ -14,11 +14,11 @@ namespace hvd::python {
 struct DlpackExchange;
 
 // The properties that a tensor must share with an earlier one to be communicated in its place: Python type, element
-// type and shape. It must be dense and contiguous in the host's memory. All members change with the GIL held.
+// type, shape and device. It must be dense and contiguous in memory. All members change with the GIL held.
 class TensorLikeness {
  public:
-  // Reads these properties from a tensor that is dense and contiguous in the host's memory, which the caller has
-  // checked. On failure returns false with a Python error set.
+  // Reads these properties from a tensor that is dense and contiguous in memory, which the caller has checked. On
+  // failure returns false with a Python error set.
   bool learn(PyObject* tensor);
   // True, with the tensor's memory in `data`, if the tensor has these properties. False if it does not or if that
   // cannot be found out; the slow path then names the reason. No Python error is set.
@@ -31,10 +31,11 @@ class TensorLikeness {
   bool matches_by_dlpack(PyObject* tensor, void** data) const;
   bool matches_by_asking(PyObject* tensor, void** data) const;
 
-  Reference type_, dtype_, shape_;
+  Reference type_, dtype_, shape_, device_;
   Reference is_neg_;  // the method is_neg of the tensor's type; null if the type has none
   const DlpackExchange* dlpack_ = nullptr;
   DlpackType dlpack_type_{};
+  std::int32_t device_type_ = 0, device_id_ = 0;  // as DLPack counts
   std::vector<std::int64_t> extents_, strides_;
   std::int64_t count_ = 1;
 };

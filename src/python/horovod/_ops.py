@@ -80,6 +80,7 @@ _unnamed = {}  # process set id -> counter of its operations without a name
 _first_unnamed = 1  # the number with which such a counter begins
 times_joined = 0  # how often join() has returned
 _places = {}  # process set id -> (this rank's place, size)
+_with_devices = {}  # process set id -> whether its operations take tensors in the memory of GPUs
 are_sets_dynamic = False  # whether process sets may be added and removed
 
 
@@ -155,6 +156,7 @@ def _forget_everything():
     _core.forget_all()
     _unnamed.clear()
     _places.clear()
+    _with_devices.clear()
     _first_unnamed = 1
 
 
@@ -184,6 +186,14 @@ def place_in(process_set):
     return found
 
 
+def has_device(process_set):
+    """True if operations of the set take tensors in the memory of GPUs; equal on all its ranks."""
+    found = _with_devices.get(process_set)
+    if found is None:
+        found = _with_devices[process_set] = _core.has_device(process_set)
+    return found
+
+
 def add_process_set(ranks):
     """Makes a process set and returns its id. Collective over all ranks."""
     _wait_for_all_ranks()
@@ -204,6 +214,7 @@ def _forget_set(process_set):
     _forget_operations()
     _unnamed.pop(process_set, None)
     _places.pop(process_set, None)
+    _with_devices.pop(process_set, None)
     for key in [key for key in optimizers_with if key[0] == process_set]:
         del optimizers_with[key]
 
@@ -219,19 +230,23 @@ def _wait_for_all_ranks():
 
 
 def operation(key, name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
-              group=None):
-    """Returns the prepared operation of this key. Makes it from the other arguments if it does not exist yet."""
+              group=None, ordinal=-1):
+    """Returns the prepared operation of this key. Makes it from the other arguments if it does not exist yet.
+
+    ordinal: the GPU that has the tensors; -1: the host.
+    """
     found = operations[key]
     if found is None:
-        found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group)
+        found = _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 0, group,
+                              ordinal)
         operations[key] = found
     return found
 
 
 def transient(name, verb, dtype, shape, reduce_op=_core.SUM, prescale=1.0, postscale=1.0, root=0, process_set=0,
-              group=None):
+              group=None, ordinal=-1):
     """Makes an operation for a single use, under a name that is never used again."""
-    return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group)
+    return _core.prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, 1, group, ordinal)
 
 
 def new_unnamed(process_set):

@@ -137,7 +137,8 @@ class HorovodBasics:
         return False
 
     def cuda_built(self):
-        return False
+        """True if the plugin for NVIDIA's GPUs is installed."""
+        return _core.cuda_built()
 
     def rocm_built(self):
         return False

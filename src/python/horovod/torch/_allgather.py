@@ -4,16 +4,18 @@ import torch
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allreduce import allreduce, grouped_allreduce
+from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import Average, Sum
 from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, kept_result, names_of_group,
-                                    on_host, prepared, rows_of, wants_gradient)
+                                    prepared, rows_of, source_of, stream_of, wants_gradient)
 
 
-def _operation(tensor, name, full_name, set_id, group=None):
+def _operation(tensor, name, full_name, set_id, ordinal, group=None):
     """Makes the key of the operation. The number of rows is not part of the key, because it may differ between ranks
     and calls."""
-    return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:]), full_name,
-                    _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group)
+    return prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:], ordinal), full_name,
+                    _core.ALLGATHER, DTYPES[tensor.dtype], tensor.shape, process_set=set_id, group=group,
+                    ordinal=ordinal)
 
 
 def allgather_async(tensor, name=None, process_set=global_process_set):
@@ -21,10 +23,10 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
     handle."""
     check_tensor(tensor, "allgather", name)
     set_id = process_set._check_id()
-    found = _operation(tensor, name, full_name_of("allgather", name, set_id), set_id)
-    host = on_host(tensor)
-    return _ops.submit(found, host.data_ptr(), 0, rows_of(tensor), tensor, host,
-                       lambda started, like: kept_result(started, 0, like))
+    found = _operation(tensor, name, full_name_of("allgather", name, set_id), set_id, ordinal_for(tensor, set_id))
+    source, stream = source_of(found, tensor), stream_of(found)
+    return _ops.submit(found, source.data_ptr(), 0, rows_of(tensor), tensor, source,
+                       lambda started, like: kept_result(started, 0, like, stream))
 
 
 class HorovodAllgather(torch.autograd.Function):
@@ -59,12 +61,14 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     check_group(tensors, "grouped_allgather", name)
     set_id = process_set._check_id()
     group, names = names_of_group("grouped_allgather", name, len(tensors), set_id)
-    hosts = [on_host(tensor) for tensor in tensors]
-    members = [(_operation(tensor, name, full_name, set_id, group), host.data_ptr(), 0, rows_of(tensor))
-               for tensor, host, full_name in zip(tensors, hosts, names)]
+    ordinal = ordinal_for_all(tensors, set_id)
+    operations = [_operation(tensor, name, full_name, set_id, ordinal, group)
+                  for tensor, full_name in zip(tensors, names)]
+    sources, stream = list(map(source_of, operations, tensors)), stream_of(operations[0])
+    members = [(operation, source.data_ptr(), 0, rows_of(source)) for operation, source in zip(operations, sources)]
     return _ops.submit_group(
-        members, tensors, hosts,
-        lambda started, likes: tuple(kept_result(started, index, like) for index, like in enumerate(likes)))
+        members, tensors, sources,
+        lambda started, likes: tuple(kept_result(started, index, like, stream) for index, like in enumerate(likes)))
 
 
 class HorovodGroupedAllgather(torch.autograd.Function):

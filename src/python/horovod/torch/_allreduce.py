@@ -4,6 +4,7 @@ import torch
 
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
+from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
 from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, is_on_host,
                                     names_of_group, note_change, prepared, submit, submit_group, version_of,
@@ -38,9 +39,11 @@ def _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscal
     _check_reduction(op, "allreduce", process_set, [tensor])
     dtype, shape = tensor.dtype, tensor.shape
     full_name = full_name_of("allreduce", name, set_id)
-    found = prepared(name, (full_name, set_id, dtype, shape, op, prescale_factor, postscale_factor), full_name,
-                     _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor, process_set=set_id)
-    if name is not None and is_on_host(tensor):
+    ordinal = ordinal_for(tensor, set_id)
+    found = prepared(name, (full_name, set_id, dtype, shape, op, prescale_factor, postscale_factor, ordinal), full_name,
+                     _core.ALLREDUCE, DTYPES[dtype], shape, op, prescale_factor, postscale_factor, process_set=set_id,
+                     ordinal=ordinal)
+    if name is not None and (ordinal >= 0 or is_on_host(tensor)):
         _ops.remember(name, _core.Known(found, tensor, torch.empty_like, op, prescale_factor, postscale_factor,
                                         process_set), process_set)
     return submit(found, tensor, tensor if in_place else torch.empty_like(tensor))
@@ -152,12 +155,14 @@ def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_fact
     set_id = process_set._check_id()
     _check_reduction(op, "grouped_allreduce", process_set, tensors)
     group, names = names_of_group("grouped_allreduce", name, len(tensors), set_id)
+    ordinal = ordinal_for_all(tensors, set_id)
     operations = []
     for tensor, full_name in zip(tensors, names):
-        key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
+        key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor, ordinal)
         operations.append(prepared(name, key, full_name, _core.ALLREDUCE, DTYPES[tensor.dtype], tensor.shape, op,
-                                   prescale_factor, postscale_factor, process_set=set_id, group=group))
-    if name is not None and all(map(is_on_host, tensors)):
+                                   prescale_factor, postscale_factor, process_set=set_id, group=group,
+                                   ordinal=ordinal))
+    if name is not None and (ordinal >= 0 or all(map(is_on_host, tensors))):
         _ops.remember(known_as, tuple(
             _core.Known(operation, tensor, torch.empty_like, op, prescale_factor, postscale_factor, process_set)
             for operation, tensor in zip(operations, tensors)), process_set)

@@ -5,8 +5,9 @@ import torch
 
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
-from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_result, on_host, place_in, prepared,
-                                    rows_of, wants_gradient)
+from horovod.torch._devices import ordinal_for
+from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_result, place_in, prepared, rows_of,
+                                    source_of, stream_of, wants_gradient)
 
 
 def _read_splits(splits, rows, size):
@@ -46,17 +47,18 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     _, size = place_in(set_id)
     rows = rows_of(tensor)
     parts = _read_splits(splits, rows, size) if tensor.dim() else None  # a scalar fails when the ranks compare
-    full_name = full_name_of("alltoall", name, set_id)
-    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:], "alltoall"), full_name,
-                     _core.ALLTOALL, DTYPES[tensor.dtype], tensor.shape, process_set=set_id)
+    full_name, ordinal = full_name_of("alltoall", name, set_id), ordinal_for(tensor, set_id)
+    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.dim(), tensor.shape[1:], ordinal, "alltoall"),
+                     full_name, _core.ALLTOALL, DTYPES[tensor.dtype], tensor.shape, process_set=set_id,
+                     ordinal=ordinal)
     device = splits.device if isinstance(splits, torch.Tensor) else "cpu"
-    host = on_host(tensor)
+    source, stream = source_of(found, tensor), stream_of(found)
 
     def result(started, like):
         received = _core.received_splits(started, 0, size)
-        return kept_result(started, 0, like), torch.tensor(received, dtype=torch.int32, device=device)
+        return kept_result(started, 0, like, stream), torch.tensor(received, dtype=torch.int32, device=device)
 
-    return _ops.submit(found, host.data_ptr(), 0, rows, tensor, host, result, parts)
+    return _ops.submit(found, source.data_ptr(), 0, rows, tensor, source, result, parts)
 
 
 class HorovodAlltoall(torch.autograd.Function):

@@ -6,6 +6,7 @@ import torch
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allreduce import allreduce
+from horovod.torch._devices import ordinal_for
 from horovod.torch._job import Average, Sum, rank
 from horovod.torch._tensors import DTYPES, check_tensor, full_name_of, note_change, prepared, submit, wants_gradient
 
@@ -17,9 +18,10 @@ def _broadcast_async(tensor, output, root_rank, name, process_set):
         root_rank = operator.index(root_rank)
     except TypeError:
         raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
-    full_name = full_name_of("broadcast", name, set_id)
-    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.shape, root_rank, "broadcast"), full_name,
-                     _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank, set_id)
+    full_name, ordinal = full_name_of("broadcast", name, set_id), ordinal_for(tensor, set_id)
+    found = prepared(name, (full_name, set_id, tensor.dtype, tensor.shape, root_rank, ordinal, "broadcast"), full_name,
+                     _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank, set_id,
+                     ordinal=ordinal)
     return submit(found, tensor, torch.empty_like(tensor) if output is None else output)
 
 

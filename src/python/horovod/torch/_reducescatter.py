@@ -5,6 +5,7 @@ from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allgather import allgather, grouped_allgather
+from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import Average, Sum
 from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, names_of_group, place_in, prepared,
                                     submit, submit_group, wants_gradient)
@@ -18,10 +19,10 @@ def _check(tensors, op, verb):
         raise ValueError(f"{verb}: expected tensors with a first dimension to scatter, found one of no dimensions")
 
 
-def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, group=None):
-    key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor)
+def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, ordinal, group=None):
+    key = (full_name, set_id, tensor.dtype, tensor.shape, op, prescale_factor, postscale_factor, ordinal)
     return prepared(name, key, full_name, _core.REDUCESCATTER, DTYPES[tensor.dtype], tensor.shape, op, prescale_factor,
-                    postscale_factor, process_set=set_id, group=group)
+                    postscale_factor, process_set=set_id, group=group, ordinal=ordinal)
 
 
 def _own_share(tensor, set_id):
@@ -40,7 +41,7 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
     set_id = process_set._check_id()
     _check([tensor], op, "reducescatter")
     found = _prepare(tensor, full_name_of("reducescatter", name, set_id), name, op, set_id, prescale_factor,
-                     postscale_factor)
+                     postscale_factor, ordinal_for(tensor, set_id))
     return submit(found, tensor, _own_share(tensor, set_id))
 
 
@@ -81,7 +82,8 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
     set_id = process_set._check_id()
     _check(tensors, op, "grouped_reducescatter")
     group, names = names_of_group("grouped_reducescatter", name, len(tensors), set_id)
-    operations = [_prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, group)
+    ordinal = ordinal_for_all(tensors, set_id)
+    operations = [_prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, ordinal, group)
                   for tensor, full_name in zip(tensors, names)]
     return submit_group(operations, tensors, [_own_share(tensor, set_id) for tensor in tensors])
 

@@ -69,7 +69,7 @@ def _why_without_memory(tensor):
     if fakes is not None and isinstance(tensor, fakes.FakeTensor):
         return "a FakeTensor stands for a tensor while a program is traced, and has no values; call Horovod outside " \
                "of that"
-    if tensor.numel() == 0 or not (tensor.is_cpu or computes) or _address_of(tensor) != 0:
+    if tensor.numel() == 0 or not (tensor.is_cpu or tensor.is_cuda or computes) or _address_of(tensor) != 0:
         return None
     if hasattr(tensor, "to_local"):
         return f"a {kind.__name__} is spread over processes and has no memory of its own; communicate the part that " \
@@ -177,11 +177,29 @@ def on_host(tensor):
     return tensor if is_on_host(tensor) else tensor.detach().to("cpu", copy=True)
 
 
-def kept_result(handle, index, like):
+def source_of(operation, tensor):
+    """Returns what the operation reads: the tensor, or a copy of it in the host's memory."""
+    return tensor if operation.ordinal >= 0 else on_host(tensor)
+
+
+def stream_of(operation):
+    """Returns the stream on which an operation that is started now gets its input. None on the host."""
+    return torch.cuda.current_stream(operation.ordinal) if operation.ordinal >= 0 else None
+
+
+def kept_result(handle, index, like, stream):
     """Returns result number `index` of an operation that is done: in the memory that received it, or on the device
-    of `like`."""
+    of `like`. `stream` is that of the start (stream_of)."""
     result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
-    return result if is_on_host(like) else result.to(like.device)
+    if stream is None:
+        return result if is_on_host(like) else result.to(like.device)
+    now = torch.cuda.current_stream(like.device)
+    if now == stream:
+        return result
+    # The memory of the result is used again in the order of `stream`, and record_stream() knows nothing of it.
+    copy = result.clone()
+    stream.wait_stream(now)
+    return copy
 
 
 def place_in(set_id):
@@ -195,8 +213,9 @@ def place_in(set_id):
 
 
 def submit(operation, tensor, output):
-    """Starts an operation from `tensor` into `output`. Tensors on a device are copied through the host's memory."""
-    if is_on_host(tensor):
+    """Starts an operation from `tensor` into `output`, which are where the operation works, or on a device: they are
+    copied through the host's memory then."""
+    if operation.ordinal >= 0 or is_on_host(tensor):
         return _ops.submit(operation, tensor.data_ptr(), output.data_ptr(), 0, output, tensor)
     host = on_host(tensor)
     target = _target_on_host(host, output)
@@ -206,6 +225,10 @@ def submit(operation, tensor, output):
 
 def submit_group(operations, tensors, outputs):
     """Like submit, for several tensors that become ready together. synchronize returns `outputs`."""
+    if operations[0].ordinal >= 0:
+        members = [(operation, tensor.data_ptr(), output.data_ptr(), 0)
+                   for operation, tensor, output in zip(operations, tensors, outputs)]
+        return _ops.submit_group(members, outputs, tensors)
     sources = [on_host(tensor) for tensor in tensors]
     targets = [_target_on_host(source, output) for source, output in zip(sources, outputs)]
     members = [(operation, source.data_ptr(), target.data_ptr(), 0)

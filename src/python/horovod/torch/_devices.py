@@ -1,0 +1,62 @@
+"""Which tensors stay on their device: the core works on them there, in the order of torch's streams. All others go
+through the host's memory."""
+import sys
+
+import torch
+
+from horovod import _core, _ops
+
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+if _current_stream is not None:
+    _core.set_stream_source(_current_stream)
+
+
+class _OwnDevice:
+    """The one GPU of this rank whose tensors the core takes: that of the first tensor of the job."""
+
+    def __init__(self):
+        self._ordinal = None
+        self._told = set()
+        _ops.to_begin_anew.add(self)
+
+    def begin_anew(self):
+        self._ordinal = None
+
+    def ordinal_for(self, tensor, set_id):
+        if _current_stream is None or not tensor.is_cuda:
+            return -1
+        if torch.version.hip is not None:
+            return self._tell("this torch is for AMD's GPUs, for which Horovod has no plugin")
+        if not _ops.has_device(set_id):
+            built = _core.cuda_built()
+            return self._tell("a rank of this job sees no GPU, or its Horovod lacks the plugin for GPUs" if built else
+                              "this Horovod was installed without its plugin for GPUs")
+        ordinal = tensor.get_device()
+        if self._ordinal is None:
+            self._ordinal = ordinal
+        if ordinal != self._ordinal:
+            return self._tell(f"the first tensor of this rank was on cuda:{self._ordinal}, and others are on "
+                              f"cuda:{ordinal}; a rank has one GPU")
+        return ordinal
+
+    def _tell(self, reason):
+        """Once for each reason."""
+        if reason not in self._told:
+            self._told.add(reason)
+            print(f"Horovod: tensors on GPUs are copied through the host's memory, which is slow: {reason}",
+                  file=sys.stderr, flush=True)
+        return -1
+
+
+_own = _OwnDevice()
+
+
+def ordinal_for(tensor, set_id):
+    """Returns the number of the GPU on which the core works on the tensor. -1 if it works in the host's memory."""
+    return -1 if tensor.is_cpu else _own.ordinal_for(tensor, set_id)
+
+
+def ordinal_for_all(tensors, set_id):
+    """The same for tensors that become ready together."""
+    found = {ordinal_for(tensor, set_id) for tensor in tensors}
+    return found.pop() if len(found) == 1 else -1
