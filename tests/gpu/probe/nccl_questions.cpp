@@ -122,6 +122,20 @@ void ask_launches_of_nccl(const std::string& name, bool blocks) {
   for (auto& thread : threads) thread.join();
 }
 
+// Reduces with a rank that never does: the kernel hangs. Does abort return, does the event come, in what time?
+void watch_an_abort(Rank& rank, const std::string& name) {
+  rank.settle(rank.reduce());
+  CUevent end = rank.gpu.event();
+  driver().cuEventRecord(end, rank.gpu.stream);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  say(name + ".before", driver().text(driver().cuEventQuery(end)), "result");
+  const auto begin = Clock::now();
+  say(name, text(nccl().ncclCommAbort(rank.comm)), "result");
+  say(name + ".time", microseconds_since(begin) / 1000, "ms");
+  say(name + ".event", driver().text(driver().cuEventSynchronize(end)), "result");
+  say(name + ".event.time", microseconds_since(begin) / 1000, "ms");
+}
+
 }  // namespace
 
 void ask_nccl_blocking() {
@@ -131,7 +145,7 @@ void ask_nccl_nonblocking() {
   ask_launches_of_nccl("nccl.nonblocking", false);
 }
 
-// Rank 0 reduces and rank 1 never does: the kernel hangs. Does abort return, does the event come, in what time?
+// Rank 0 reduces and rank 1 never does.
 void ask_nccl_abort() {
   nccl().load();
   if (driver().device_count() < 2) skip("nccl.abort", "one_gpu");
@@ -146,38 +160,80 @@ void ask_nccl_abort() {
   Rank rank(0);
   if (const ncclResult_t made = rank.connect(id, 2, 0, false); made != ncclSuccess)
     say("nccl.abort.connect", text(made), "result");
-  rank.settle(rank.reduce());
-  CUevent end = rank.gpu.event();
-  driver().cuEventRecord(end, rank.gpu.stream);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  say("nccl.abort.before", driver().text(driver().cuEventQuery(end)), "result");
-  const auto begin = Clock::now();
-  say("nccl.abort", text(nccl().ncclCommAbort(rank.comm)), "result");
-  say("nccl.abort.time", microseconds_since(begin) / 1000, "ms");
-  say("nccl.abort.event", driver().text(driver().cuEventSynchronize(end)), "result");
-  say("nccl.abort.event.time", microseconds_since(begin) / 1000, "ms");
+  watch_an_abort(rank, "nccl.abort");
   other.join();
 }
 
-// Two ranks on one GPU, in two processes: NCCL refuses them, but after how long and in which words?
-void ask_nccl_shared() {
+namespace {
+
+// Two processes from here on, before any call of the driver. Returns which of them this is.
+int fork_a_pair(const std::string& name, bool as_hosts, ncclUniqueId& id) {
   int id_pipe[2];
-  if (::pipe(id_pipe) != 0) skip("nccl.shared", "no_pipe");
-  const pid_t child = ::fork();  // before any call of the driver in this process
-  const int me = child == 0 ? 1 : 0;
-  if (!driver().load().empty()) skip("nccl.shared", "no_driver");
+  if (::pipe(id_pipe) != 0) skip(name, "no_pipe");
+  const int me = ::fork() == 0 ? 1 : 0;
+  if (as_hosts) {
+    ::setenv("NCCL_HOSTID", me == 0 ? "probe0" : "probe1", 1);
+    ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    ::setenv("NCCL_IB_DISABLE", "1", 1);
+  }
+  if (!driver().load().empty()) skip(name, "no_driver");
   nccl().load();
-  ncclUniqueId id{};
   if (me == 0) nccl().ncclGetUniqueId(&id);
   const auto moved = me == 0 ? ::write(id_pipe[1], &id, sizeof id) : ::read(id_pipe[0], &id, sizeof id);
-  if (moved != static_cast<ssize_t>(sizeof id)) skip("nccl.shared", "no_id");
+  if (moved != static_cast<ssize_t>(sizeof id)) skip(name, "no_id");
+  return me;
+}
+
+}  // namespace
+
+// Two ranks on one GPU, in two processes: NCCL refuses them, but after how long and in which words?
+void ask_nccl_shared() {
+  ncclUniqueId id{};
+  const int me = fork_a_pair("nccl.shared", false, id);
   Rank rank(0);
   const auto begin = Clock::now();
   const ncclResult_t made = rank.connect(id, 2, me, false);
   if (me == 1) ::_exit(0);
   say("nccl.shared.connect", text(made), "result");
   say("nccl.shared.connect.time", microseconds_since(begin) / 1000, "ms");
-  ::waitpid(child, nullptr, 0);
+  ::wait(nullptr);
+}
+
+// Told that they are on two hosts, may they share it?
+void ask_nccl_faked_hosts() {
+  ncclUniqueId id{};
+  const int me = fork_a_pair("nccl.faked_hosts", true, id);
+  Rank rank(0);
+  auto begin = Clock::now();
+  const ncclResult_t made = rank.connect(id, 2, me, false);
+  const double connected = microseconds_since(begin) / 1000;
+  constexpr int times = 50;
+  begin = Clock::now();
+  if (made == ncclSuccess)
+    for (int i = 0; i < times; ++i) {
+      rank.settle(rank.reduce());
+      driver().cuStreamSynchronize(rank.gpu.stream);
+    }
+  if (me == 1) ::_exit(0);
+  say("nccl.faked_hosts.connect", text(made), "result");
+  say("nccl.faked_hosts.connect.time", connected, "ms");
+  if (made == ncclSuccess) say("nccl.faked_hosts.allreduce", microseconds_since(begin) / times, "us");
+  ::wait(nullptr);
+}
+
+// As nccl_abort, where there is one GPU.
+void ask_nccl_abort_faked_hosts() {
+  ncclUniqueId id{};
+  const int me = fork_a_pair("nccl.abort_faked_hosts", true, id);
+  Rank rank(0);
+  const ncclResult_t made = rank.connect(id, 2, me, false);
+  if (me == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    ::_exit(0);
+  }
+  say("nccl.abort_faked_hosts.connect", text(made), "result");
+  if (made == ncclSuccess) watch_an_abort(rank, "nccl.abort_faked_hosts");
+  std::_Exit(0);
 }
 
 }  // namespace probe
@@ -199,6 +255,12 @@ void ask_nccl_abort() {
 }
 void ask_nccl_shared() {
   skip("nccl.shared", "built_without_nccl.h");
+}
+void ask_nccl_faked_hosts() {
+  skip("nccl.faked_hosts", "built_without_nccl.h");
+}
+void ask_nccl_abort_faked_hosts() {
+  skip("nccl.abort_faked_hosts", "built_without_nccl.h");
 }
 
 }  // namespace probe

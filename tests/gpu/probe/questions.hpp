@@ -21,10 +21,12 @@ void ask_nccl_blocking();
 void ask_nccl_nonblocking();
 void ask_nccl_abort();
 void ask_nccl_shared();
+void ask_nccl_faked_hosts();
+void ask_nccl_abort_faked_hosts();
 void ask_processes();
 void ask_mps();
 
-// The longest times together stay below six minutes.
+// The longest times together stay below seven minutes.
 inline constexpr Question questions[] = {
     {"device", 20, &ask_device},
     {"events", 20, &ask_events},
@@ -38,6 +40,8 @@ inline constexpr Question questions[] = {
     {"nccl_nonblocking", 40, &ask_nccl_nonblocking},
     {"nccl_abort", 40, &ask_nccl_abort},
     {"nccl_shared", 30, &ask_nccl_shared},
+    {"nccl_faked_hosts", 20, &ask_nccl_faked_hosts},
+    {"nccl_abort_faked_hosts", 20, &ask_nccl_abort_faked_hosts},
     {"processes", 20, &ask_processes},
     {"mps", 30, &ask_mps},
 };
