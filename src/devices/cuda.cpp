@@ -43,13 +43,14 @@ class WhenNeeded final : public Device {
 
 }  // namespace
 
-// Null where this process sees no GPU, or where there is no plugin. A driver that HOROVOD_CUDA_DRIVER names may have
-// GPUs of which the system knows nothing.
+// Null where this process sees no GPU, or where there is no plugin. The driver may know GPUs of which the system tells
+// nothing.
 std::unique_ptr<Device> make_cuda() {
   const Environment environment = Environment::of_this_process();
   const std::string root = environment.get("HOROVOD_GPU_ROOT").value_or("");
-  const bool is_visible = environment.has("HOROVOD_CUDA_DRIVER") || !hvd::cuda::visible(environment, root).gpus.empty();
-  if (!is_visible || posix::plugin_path("cuda", environment).empty()) return nullptr;
+  const hvd::cuda::Visible visible = hvd::cuda::visible(environment, root);
+  const bool may_be_there = environment.has("HOROVOD_CUDA_DRIVER") || visible.are_hidden || !visible.gpus.empty();
+  if (!may_be_there || posix::plugin_path("cuda", environment).empty()) return nullptr;
   return std::make_unique<WhenNeeded>();
 }
 

@@ -41,8 +41,17 @@ class VisibleGpus : public testing::InOwnFolder {
 TEST_F(VisibleGpus, are_none_without_the_driver) {
   EXPECT_TRUE(look().gpus.empty());
   EXPECT_FALSE(look().has_driver);
+  EXPECT_FALSE(look().are_hidden);
   EXPECT_EQ(seen("0,1"), "");
   EXPECT_EQ(seen("MIG-1"), "");
+}
+
+TEST_F(VisibleGpus, are_hidden_where_only_their_control_device_is_there) {
+  write("dev/nvidiactl", "");
+  EXPECT_TRUE(look().are_hidden);
+  EXPECT_TRUE(look().gpus.empty());
+  add_three();
+  EXPECT_FALSE(look().are_hidden);
 }
 
 TEST_F(VisibleGpus, are_counted_by_bus_id) {

@@ -133,7 +133,10 @@ bool has_several_models(const std::vector<VisibleGpu>& gpus) {
 Visible visible(const Environment& environment, const std::string& root) {
   Visible visible;
   visible.has_driver = !posix::names_in(root + driver_folder).empty();
-  if (!visible.has_driver) return visible;
+  if (!visible.has_driver) {  // in some containers; under Windows the GPUs are behind another device
+    visible.are_hidden = may_open(root + "/dev/nvidiactl") || may_open(root + "/dev/dxg");
+    return visible;
+  }
   std::vector<VisibleGpu> usable = usable_gpus(root);
   const bool is_order_known =
       environment.get("CUDA_DEVICE_ORDER").value_or("") == "PCI_BUS_ID" || !has_several_models(usable);
