@@ -650,7 +650,7 @@ def outcome_of(function):
 
 def run(function):
     """Runs a check on all ranks, and prints what came out. True if no rank has failed."""
-    faulthandler.dump_traceback_later(SECONDS_FOR_A_CHECK, exit=True)
+    faulthandler.dump_traceback_later(SECONDS_FOR_A_CHECK * (5 if is_double else 1), exit=True)
     outcome, why = outcome_of(function)
     problems = of_all_ranks(why if outcome == "failed" else "")
     faulthandler.cancel_dump_traceback_later()

@@ -55,6 +55,10 @@ void hvd_double_has_news(void);
 /* Where work finds the bytes of an address. */
 void* hvd_double_inner(const void* address);
 
+/* Reads memory of the device in the order of the stream, and returns when it is read. This teaches the host nothing:
+ * streams are judged as if a kernel had read it. For kernels that are computed on the host meanwhile. */
+int hvd_double_fetch(void* to, const void* from, size_t bytes, void* stream);
+
 /* A kernel that cuModuleGetFunction() finds by this name in every image. uses() declares the ranges of a launch by
  * calls of add(list, begin, bytes, writes); run() is called with a copy of the parameters (one struct of so many
  * bytes). */
