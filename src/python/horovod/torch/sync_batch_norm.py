@@ -56,29 +56,30 @@ def _move_towards(running, found, momentum):
 
 
 class _Normalise(torch.autograd.Function):
-    """input, weight, bias, eps, process set -> output, mean, variance (divided by count, not count - 1) and count."""
+    """input, weight, bias, eps, process set -> output, mean, variance (divided by count, not count - 1) and count, a
+    tensor. (To know its value would be to wait for the device.)"""
 
     @staticmethod
     def forward(ctx, input, weight, bias, eps, process_set):
         x = input.to(_type_of_sums(input))
         mean, variance, count = _statistics(x, process_set)
-        if count <= 1:
+        if _count(x) <= 1 and count <= 1:
             raise ValueError(f"SyncBatchNorm: expected more than 1 value per channel when training, found {int(count)} "
                              "on all ranks together")
-        ctx.save_for_backward(input, weight, mean, variance)
-        ctx.how = count, eps, process_set
+        ctx.save_for_backward(input, weight, mean, variance, count)
+        ctx.how = eps, process_set
         output, _ = _normal(x, mean, variance, eps)
         if weight is not None:
             output = output * _along_channels(weight.to(x.dtype), x)
         if bias is not None:
             output = output + _along_channels(bias.to(x.dtype), x)
-        ctx.mark_non_differentiable(mean, variance)
+        ctx.mark_non_differentiable(mean, variance, count)
         return output.to(input.dtype), mean, variance, count
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        input, weight, mean, variance = ctx.saved_tensors
-        count, eps, process_set = ctx.how
+        input, weight, mean, variance, count = ctx.saved_tensors
+        eps, process_set = ctx.how
         x = input.to(_type_of_sums(input))
         g = gradient.to(x.dtype)
         if torch.is_grad_enabled():  # create_graph=True: what follows is differentiated again
@@ -128,9 +129,14 @@ def _all_but_channels(x):
     return [0, *range(2, x.dim())]
 
 
+def _count(x):
+    """Returns how many values each channel has on this rank."""
+    return x.numel() // x.shape[1] if x.shape[1] else 0
+
+
 def _statistics(x, process_set):
     """Returns the mean and variance of each channel, and its number of values, over all ranks together."""
-    count = x.numel() // x.shape[1] if x.shape[1] else 0
+    count = _count(x)
     own = torch.zeros(2 * x.shape[1] + 1, dtype=torch.float64, device=x.device)
     own[0] = count
     if count:
@@ -144,4 +150,4 @@ def _statistics(x, process_set):
     # The variance within each rank's part, plus that of the parts' means around the whole mean. No large numbers are
     # subtracted from each other.
     variance = ((variances + (means - mean) ** 2) * share).sum(0)
-    return mean.to(x.dtype), variance.to(x.dtype), float(total)
+    return mean.to(x.dtype), variance.to(x.dtype), total
