@@ -13,9 +13,9 @@ import wheel
 
 NEWEST_GLIBC = (2, 28)
 OF_GLIBC = re.compile(r"(libc|libm|libdl|libpthread|librt)\.so\.[0-9]+$|ld-linux-(x86-64|aarch64)\.so\.[12]$")
-PLUGINS = {"bridge", "hwloc", "mpi-abi", "mpi-mpich", "mpi-openmpi", "pmi_bridge", "pmix"}
+PLUGINS = {"bridge", "cuda", "hwloc", "mpi-abi", "mpi-mpich", "mpi-openmpi", "pmi_bridge", "pmix"}
 # The items that horovodrun --check-build ticks on a system that has PMIx and hwloc.
-OPENED = ("PMIx", "hwloc", "MPI of MPICH's ABI", "MPI of Open MPI's ABI", "MPI of the standard's ABI")
+OPENED = ("PMIx", "hwloc", "CUDA", "MPI of MPICH's ABI", "MPI of Open MPI's ABI", "MPI of the standard's ABI")
 # The functions that libpmix.so.2 has exported since its first release of that name (3.0) and that PMIx 5 still exports.
 OF_EVERY_PMIX = {
     "PMIx_Abort", "PMIx_Commit", "PMIx_Error_string", "PMIx_Fence_nb", "PMIx_Finalize", "PMIx_Get_nb",

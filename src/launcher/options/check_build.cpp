@@ -108,7 +108,8 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
           item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
-          item(has_plugin("hwloc", environment), "hwloc");
+          item(has_plugin("hwloc", environment), "hwloc") +
+          item(has_plugin("cuda", environment), "CUDA, for tensors in the memory of NVIDIA's GPUs");
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
   text += hdf5_item(environment, python);
   text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";
