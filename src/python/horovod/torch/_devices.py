@@ -26,11 +26,12 @@ class _OwnDevice:
         if _current_stream is None or not tensor.is_cuda:
             return -1
         if torch.version.hip is not None:
-            return self._tell("this torch is for AMD's GPUs, for which Horovod has no plugin")
+            return self._tell_on_rank_0("this torch is for AMD's GPUs, for which Horovod has no plugin")
         if not _ops.has_device(set_id):
             built = _core.cuda_built()
-            return self._tell("a rank of this job sees no GPU, or its Horovod lacks the plugin for GPUs" if built else
-                              "this Horovod was installed without its plugin for GPUs")
+            return self._tell_on_rank_0(
+                "a rank of this job sees no GPU, or its Horovod lacks the plugin for GPUs" if built else
+                "this Horovod was installed without its plugin for GPUs")
         ordinal = tensor.get_device()
         if self._ordinal is None:
             self._ordinal = ordinal
@@ -38,6 +39,10 @@ class _OwnDevice:
             return self._tell(f"the first tensor of this rank was on cuda:{self._ordinal}, and others are on "
                               f"cuda:{ordinal}; a rank has one GPU")
         return ordinal
+
+    def _tell_on_rank_0(self, reason):
+        """For what holds for all ranks."""
+        return self._tell(reason) if _core.world()[0] == 0 else -1
 
     def _tell(self, reason):
         """Once for each reason."""
