@@ -41,6 +41,7 @@ constexpr Rule name{"name", Rule::Form::text};
 constexpr Rule path{"path", Rule::Form::text};
 constexpr Rule log_level{"trace | debug | info | warning | error | fatal", Rule::Form::choice};
 constexpr Rule mpi_kind{"mpich | openmpi | abi | none", Rule::Form::choice};
+constexpr Rule nccl_use{"0 | 1", Rule::Form::choice};
 constexpr Rule gpu_sharing{"if_needed | always | never", Rule::Form::choice};
 constexpr Rule controller{"mpi | gloo", Rule::Form::choice};
 constexpr Rule cpu_operations{"mpi | gloo | ccl", Rule::Form::choice};
@@ -112,6 +113,8 @@ constexpr Row rows[] = {
     {"HOROVOD_SHARED_DIR", path, "", "folder that all nodes see, through which ranks of srun --mpi=none meet; default: the working directory", text_at<&Config::shared_dir>},
     {"HOROVOD_ALLOW_SINGLETON", flag, "0", "a process that was started as one of several, but found none of them, may train alone", flag_at<&Config::allow_singleton>},
     {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>, equal},
+    {"HOROVOD_NCCL", nccl_use, "", "0: tensors on GPUs go through host memory, not over NCCL; 1: an error where NCCL cannot be used; default: NCCL wherever all ranks have it", text_at<&Config::nccl>, equal},
+    {"HOROVOD_NCCL_LIBRARY", path, "", "file of the NCCL library; default: the one that the program has loaded, else libnccl.so.2, where the loader finds it, else that of PyPI's nvidia-nccl"},
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>, equal},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},

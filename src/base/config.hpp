@@ -40,6 +40,7 @@ struct Config {
   bool allow_singleton = false;      // a rank may run alone although several processes were launched
   std::string mpi;                   // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
   std::string cpu_operations;        // "gloo" means that no MPI is used unless `mpi` asks for one
+  std::string nccl;                  // "0": NCCL is not used; "1": it must be; empty: wherever all ranks can
   bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
   bool pmi_bridge = true;            // horovodrun preloads a library that an MPICH without PMIx needs
   std::string algorithm;             // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector

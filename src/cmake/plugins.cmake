@@ -50,6 +50,22 @@ function(hvd_cuda_plugin)
   install(TARGETS horovod_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
+# Builds libhorovod_nccl.so, which is linked to nothing of NCCL or CUDA: it finds both at run time.
+function(hvd_nccl_plugin)
+  get_property(sources GLOBAL PROPERTY hvd_plugin_nccl)
+  get_property(of_cuda GLOBAL PROPERTY hvd_plugin_cuda)
+  list(FILTER of_cuda INCLUDE REGEX "/native/cuda/")
+  add_library(horovod_nccl MODULE ${sources} ${of_cuda})
+  target_link_libraries(horovod_nccl PRIVATE hvd_transport)
+  hvd_exports(horovod_nccl ${HVD_PLUGIN_MAP})
+  if(NOT HVD_SANITIZE)
+    target_link_options(horovod_nccl PRIVATE -Wl,--no-undefined)
+  endif()
+  set_target_properties(horovod_nccl PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_nccl)
+  install(TARGETS horovod_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # Builds libhorovod_mpi-ABI.so from the sources of the plugin mpi. It is compiled against the mpi.h of that ABI and
 # linked to no MPI, because its names are bound to the MPI library of this ABI that the process has
 # (native/mpi/process.cpp).

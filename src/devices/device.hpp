@@ -78,6 +78,9 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   DeviceKind kind() const noexcept { return kind_; }
+  // The library to which this device's streams belong, "cuda". A transport that gives a stream to a library of its own
+  // needs one of that kind.
+  virtual const char* library() const noexcept { return name_of(kind_); }
   // Returns the device's number among the devices of its kind, as programs count them; -1 until it is opened.
   int ordinal() const noexcept { return ordinal_.load(std::memory_order_acquire); }
   // A device may be made without a call of its library, as devices of the registry are, because a program may never use

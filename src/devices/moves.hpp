@@ -17,10 +17,15 @@ struct Move {
 // Equal types without a scale are copied as they are; bool is never scaled. Floating types are converted into each
 // other: computed in the wider of the two types, at least f32, and rounded once. Integers are scaled in double,
 // truncated toward zero and saturate. Integers of different types, and integers and floating types, are not converted.
+//
+// Results of aborted work are undefined, and floating ones must become NaN (transport::Link::abort). With `aborted`, a
+// word in memory that the device allocated on the host, this happens when the moves' turn comes and the word is not 0:
+// all `to` of a floating type get NaN. A run with `from` equal to `to` and no scale is then only looked after.
 struct Treatment {
   DataType from = DataType::f32;
   DataType to = DataType::f32;
   double scale = 1.0;
+  const std::uint32_t* aborted = nullptr;
 };
 
 // True if every device can treat elements so.

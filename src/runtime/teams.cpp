@@ -4,6 +4,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/panic.hpp"
 #include "base/transports.hpp"
 #include "connections/mpi_peers.hpp"
 #include "runtime/network_report.hpp"
@@ -29,8 +30,8 @@ std::string name_of_link(ProcessSetId set, DeviceKind kind, std::string name) {
 TeamMaker::Transports TeamMaker::make_transports(const transport::Surroundings& surroundings,
                                                  std::span<const transport::Maker> others) {
   Transports transports;
-  for (const transport::Maker& maker : transport::registry()) transports.push_back(maker.make(surroundings));
   for (const transport::Maker& maker : others) transports.push_back(maker.make(surroundings));
+  for (const transport::Maker& maker : transport::registry()) transports.push_back(maker.make(surroundings));
   std::stable_sort(transports.begin(), transports.end(),
                    [](const auto& a, const auto& b) { return preference_of(a->name()) < preference_of(b->name()); });
   return transports;
@@ -124,6 +125,11 @@ Progress Teams::connect() {
     if (progress != Progress::done) return progress;
     connection.link = connection.connecting->take();
     connection.connecting.reset();
+    if (connection.link == nullptr) {
+      if (!can_do_without(connection)) panic("a transport has made no link for " + connection.name);
+      transport_of_devices_ = {};
+      note_staging();
+    }
     connection.team->link = connection.link.get();
   }
   exchange_.end();

@@ -24,8 +24,8 @@ namespace hvd::runtime {
 // The parts that all process sets of a rank share to make their teams.
 class TeamMaker {
  public:
-  // Fails if HOROVOD_ALGORITHM cannot be satisfied. `layout` is the world's. `others` are transports in addition to
-  // those of the registry.
+  // Fails if HOROVOD_ALGORITHM cannot be satisfied. `layout` is the world's. `others` are transports that are
+  // preferred to those of the registry without a place in the order of preference.
   static Result<std::unique_ptr<TeamMaker>> make(const transport::Surroundings& surroundings,
                                                  const topology::Layout& layout,
                                                  std::span<const transport::Maker> others = {});

@@ -132,7 +132,9 @@ class Connecting {
  public:
   virtual ~Connecting() = default;
   virtual Progress step() = 0;
-  virtual std::unique_ptr<Link> take() = 0;  // call it after step() returned done
+  // Call it after step() returned done. Null if the ranks have found out, and all know, that this transport cannot
+  // connect them after all. Only transports of devices may return that.
+  virtual std::unique_ptr<Link> take() = 0;
   virtual const Error& failure() const = 0;  // call it after step() returned failed
 };
 

@@ -21,6 +21,6 @@ if(TARGET horovodrun)
   foreach(ranks 1 2 3)
     add_test(NAME on_device.of_${ranks}_processes COMMAND horovodrun -np ${ranks} ${in_processes})
     set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS unit TIMEOUT 120
-                         ENVIRONMENT HOROVOD_DYNAMIC_PROCESS_SETS=1)
+                         ENVIRONMENT "HOROVOD_DYNAMIC_PROCESS_SETS=1;HOROVOD_NCCL=0")
   endforeach()
 endif()

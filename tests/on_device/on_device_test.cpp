@@ -50,6 +50,7 @@ class OnDevice : public ::testing::TestWithParam<Way> {
       parts.world = ensemble.world;
       parts.world.rank = thread.rank();
       parts.config = ensemble.config;
+      parts.config.nccl = "0";
       parts.threads = ensemble.hub;
       parts.devices = {device};
       if (GetParam().is_direct) parts.transports = {testing::direct_transport};

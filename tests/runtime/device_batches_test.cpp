@@ -523,6 +523,7 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
       parts.world = ensemble.world;
       parts.world.rank = thread.rank();
       parts.config = ensemble.config;
+      parts.config.nccl = "0";
       parts.threads = ensemble.hub;
       parts.devices = {device};
       if (shape.size() == 1) parts.net.reset();

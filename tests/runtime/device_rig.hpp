@@ -39,6 +39,7 @@ class DeviceRig {
     parts.world = ensemble.world;
     parts.world.rank = thread.rank();
     parts.config = ensemble.config;
+    parts.config.nccl = "0";
     parts.threads = ensemble.hub;
     parts.devices = {device};
     if (is_direct) parts.transports = {hvd::testing::direct_transport};

@@ -86,6 +86,7 @@ TEST(DeviceLanes, allocate_nothing_and_plan_nothing_in_the_steady_state) {
       parts.world = ensemble.world;
       parts.world.rank = thread.rank();
       parts.config = ensemble.config;
+      parts.config.nccl = "0";
       parts.threads = ensemble.hub;
       auto device = std::make_shared<PromptDevice>();
       parts.devices = {device};

@@ -31,6 +31,11 @@ Address address_of(const void* pointer) {
 bool are_only_copied(const Treatment& treatment) {
   return treatment.from == treatment.to && (treatment.scale == 1.0 || treatment.from == DataType::boolean);
 }
+// Whether the moves are only there to become NaN after an abort.
+bool are_only_looked_after(std::span<const Move> moves, const Treatment& treatment) {
+  return treatment.aborted != nullptr && are_only_copied(treatment) &&
+         std::ranges::all_of(moves, [](const Move& move) { return move.from == move.to; });
+}
 
 }  // namespace
 
@@ -81,7 +86,10 @@ Status Gpu::move(Stream stream, std::span<const Move> moves, const Treatment& tr
   if (moves.empty()) return {};
   if (parts_->health->has_failed()) return parts_->health->failure();
   const Context::Use use(*parts_->context);
-  if (are_only_copied(treatment) && is_for_copies(moves, size_of(treatment.to)))
+  const bool has_kernels = parts_->kernels.lack().empty();
+  if (are_only_looked_after(moves, treatment) && (!has_kernels || !is_floating(treatment.to))) return {};
+  if (are_only_copied(treatment) && is_for_copies(moves, size_of(treatment.to)) &&
+      (treatment.aborted == nullptr || !has_kernels))
     return copy(stream, moves, size_of(treatment.to));
   if (const std::string& lack = parts_->kernels.lack(); !lack.empty())
     return Error(ErrorCode::unsupported, "tensors cannot be scaled or converted on a GPU: " + lack);
@@ -121,11 +129,18 @@ Status Gpu::copy_descriptors(StreamHandle stream, const DescriptorRing::Piece& p
   return parts_->kernels.launch(planned->kernel, planned->blocks, stream, &list, *parts_->health);
 }
 
+Result<Launch> Gpu::plan_launch(std::span<const Move> moves, const Treatment& treatment, const Descriptors& descriptors,
+                                MoveList& list) const {
+  if (are_only_looked_after(moves, treatment))
+    return launch_poison(moves, treatment.to, chip_, descriptors, treatment.aborted, list);
+  return launch_moves(moves, treatment, chip_, descriptors, treatment.aborted, list);
+}
+
 Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& treatment) {
   const auto handle = static_cast<StreamHandle>(stream.handle);
   MoveList list;
   if (descriptors_of_moves(moves.size(), chip_) == 0) {
-    auto planned = launch_moves(moves, treatment, chip_, {}, nullptr, list);
+    auto planned = plan_launch(moves, treatment, {}, list);
     if (!planned) return planned.error();
     if (planned->blocks == 0) return {};
     return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
@@ -133,8 +148,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
   auto piece = descriptors_.take(*pool_, parts_->events);
   if (!piece) return piece.error();
   const auto queue = [&]() -> Status {
-    auto planned =
-        launch_moves(moves, treatment, chip_, {piece->host, piece->device, DescriptorRing::piece_bytes}, nullptr, list);
+    auto planned = plan_launch(moves, treatment, {piece->host, piece->device, DescriptorRing::piece_bytes}, list);
     if (!planned) return planned.error();
     if (planned->blocks == 0) return {};
     HVD_RETURN_IF_ERROR(copy_descriptors(handle, *piece, planned->descriptor_bytes));

@@ -6,6 +6,7 @@
 #include "devices/cuda/descriptors.hpp"
 #include "devices/cuda/events.hpp"
 #include "devices/cuda/kernel_table.hpp"
+#include "devices/cuda/launches.hpp"
 #include "devices/cuda/pool.hpp"
 #include "devices/cuda/watcher.hpp"
 #include "devices/device.hpp"
@@ -37,6 +38,8 @@ class Gpu final : public Device {
   Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
   Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
   Status copy_descriptors(hvd::cuda::StreamHandle stream, const DescriptorRing::Piece& piece, std::size_t bytes);
+  Result<Launch> plan_launch(std::span<const Move> moves, const Treatment& treatment, const Descriptors& descriptors,
+                             MoveList& list) const;
   bool is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const;
 
   const std::shared_ptr<Parts> parts_;

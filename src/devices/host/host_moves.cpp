@@ -63,7 +63,11 @@ Status move_on_host(std::span<const Move> moves, const Treatment& treatment) {
     return Error(ErrorCode::unsupported, std::string("expected equal types or floating types, found ") +
                                              name_of(treatment.from) + " and " + name_of(treatment.to) +
                                              ": convert before or after the operation");
-  for (const Move& move : moves) move_one(move, treatment);
+  const bool is_aborted = treatment.aborted != nullptr && *treatment.aborted != 0 && is_floating(treatment.to);
+  for (const Move& move : moves) {
+    if (!is_aborted) move_one(move, treatment);
+    else if (move.count > 0) std::memset(move.to, 0xff, static_cast<std::size_t>(move.count) * size_of(treatment.to));
+  }
   return {};
 }
 

@@ -158,6 +158,7 @@ TEST_P(RanksOnGpus, reduce_and_gather_tensors_that_are_late_and_freed_in_flight)
     parts.world = ensemble.world;
     parts.world.rank = thread.rank();
     parts.config = ensemble.config;
+    parts.config.nccl = "0";
     parts.threads = ensemble.hub;
     parts.devices = {device};
     auto started = runtime::Runtime::start(std::move(parts), Deadline::after(patience));

@@ -1,0 +1,108 @@
+#pragma once
+// The entry points of NCCL, found by name at run time in the library that the process has, so that a program and we use
+// one NCCL. Nothing here needs NCCL's header: the few types and values are declared again (tests/doubles/nccl/header
+// compares them with nccl.h where that is present).
+//
+// Only the plugin for NCCL contains this code.
+#include <climits>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/environment.hpp"
+#include "base/result.hpp"
+
+namespace hvd::nccl {
+
+// Newer libraries may return other values, too.
+enum class Code : int {
+  success = 0,
+  unhandled_cuda_error = 1,
+  system_error = 2,
+  internal_error = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote_error = 6,
+  in_progress = 7,
+  timeout = 8,
+};
+enum class Type : int { i8 = 0, u8 = 1, i32 = 2, u32 = 3, i64 = 4, u64 = 5, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
+enum class Operation : int { sum = 0, product = 1, max = 2, min = 3 };
+
+using CommunicatorHandle = struct CommunicatorOfNccl*;
+using StreamHandle = void*;  // a stream of CUDA
+struct UniqueId {
+  char bytes[128];
+};
+
+// The beginning of ncclConfig_t. Libraries complete what is missing at its end, and ignore what they do not know.
+struct CommunicatorConfig {
+  std::size_t size = sizeof(CommunicatorConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 22700;  // of the header that the members are of
+  int blocking = 0;
+  int cga_cluster_size = INT_MIN;
+  int min_ctas = INT_MIN;
+  int max_ctas = INT_MIN;
+  const char* net_name = nullptr;
+  int split_share = INT_MIN;
+  int traffic_class = INT_MIN;
+  const char* name = nullptr;
+};
+
+// As ncclGetVersion() counts: 10000 times the first number, 100 times the second, and the third.
+inline constexpr int oldest_version = 21800;
+
+// NEEDED(member, name of the symbol, parameters …) for each. Every library that is not too old has them all.
+// clang-format off
+#define HVD_NCCL_ENTRY_POINTS(NEEDED, OPTIONAL)                                                              \
+  NEEDED(get_version, "ncclGetVersion", int* version)                                                        \
+  NEEDED(get_unique_id, "ncclGetUniqueId", UniqueId* id)                                                     \
+  NEEDED(init, "ncclCommInitRankConfig", CommunicatorHandle* communicator, int ranks, UniqueId id, int rank, CommunicatorConfig* config) \
+  NEEDED(async_error, "ncclCommGetAsyncError", CommunicatorHandle communicator, Code* code)                  \
+  NEEDED(finalize, "ncclCommFinalize", CommunicatorHandle communicator)                                      \
+  NEEDED(destroy, "ncclCommDestroy", CommunicatorHandle communicator)                                        \
+  NEEDED(abort, "ncclCommAbort", CommunicatorHandle communicator)                                            \
+  NEEDED(group_start, "ncclGroupStart")                                                                      \
+  NEEDED(group_end, "ncclGroupEnd")                                                                          \
+  NEEDED(allreduce, "ncclAllReduce", const void* from, void* to, std::size_t count, Type type, Operation operation, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(reduce, "ncclReduce", const void* from, void* to, std::size_t count, Type type, Operation operation, int root, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(reduce_scatter, "ncclReduceScatter", const void* from, void* to, std::size_t count_of_each, Type type, Operation operation, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(broadcast, "ncclBroadcast", const void* from, void* to, std::size_t count, Type type, int root, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(allgather, "ncclAllGather", const void* from, void* to, std::size_t count_of_each, Type type, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(send, "ncclSend", const void* from, std::size_t count, Type type, int to, CommunicatorHandle communicator, StreamHandle stream) \
+  NEEDED(receive, "ncclRecv", void* to, std::size_t count, Type type, int from, CommunicatorHandle communicator, StreamHandle stream)
+// clang-format on
+
+struct Library {
+#define HVD_ENTRY_POINT(member, name, ...) Code (*member)(__VA_ARGS__) = nullptr;
+  HVD_NCCL_ENTRY_POINTS(HVD_ENTRY_POINT, HVD_ENTRY_POINT)
+#undef HVD_ENTRY_POINT
+  const char* (*code_text)(Code code) = nullptr;
+  const char* (*last_error)(CommunicatorHandle communicator) = nullptr;
+  std::string path;  // as it was opened
+  int version = 0;
+};
+
+// Returns the files of all NCCLs that the process has loaded, each once.
+std::vector<std::string> loaded_libraries();
+
+// Opens a library, by path or by a name that the loader finds. It stays in the process for good. The error names what
+// was found and what is needed.
+Result<Library> load_library(const std::string& name);
+
+// The NCCL of this process: the file that HOROVOD_NCCL_LIBRARY names; else the one that the process has; else the one
+// that the loader finds; else PyPI's, in a folder above this plugin. Fails if the process has two. The first answer is
+// also that of later calls. The first call loads a library of some hundred megabytes.
+Result<const Library*> open_library(const Environment& environment);
+
+// "2.28.9" for 22809.
+std::string version_text(int version);
+// What is known to be wrong with this version, and which one to take; empty if nothing is.
+std::string known_fault(int version);
+
+// "WHAT: NCCL's text (code 3): the last line that NCCL has to say about it: what to do". `communicator` may be null.
+Error error_of(const Library& library, Code code, CommunicatorHandle communicator, const std::string& what,
+               std::source_location origin = std::source_location::current());
+
+}  // namespace hvd::nccl

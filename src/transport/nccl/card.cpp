@@ -1,0 +1,69 @@
+#include "transport/nccl/card.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace hvd::transport::over_nccl {
+
+namespace {
+
+std::string text_of(std::int32_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace
+
+Buffer Card::encode() const {
+  Buffer bytes;
+  ByteWriter out(bytes);
+  for (const std::string* text : {&refusal, &machine, &gpu, &id}) out.put_string(*text);
+  out.put(version);
+  out.put(shares_gpu);
+  out.put(buffer_bytes);
+  return bytes;
+}
+
+Result<Card> Card::decode(ConstBytes bytes) {
+  Card card;
+  ByteReader in(bytes);
+  for (std::string* text : {&card.refusal, &card.machine, &card.gpu, &card.id}) *text = in.get_string();
+  card.version = in.get<std::int32_t>();
+  card.shares_gpu = in.get<bool>();
+  card.buffer_bytes = in.get<std::int64_t>();
+  if (!in.ok() || !in.at_end()) return Error(ErrorCode::mismatch, "what a rank told about its NCCL came damaged");
+  return card;
+}
+
+Agreement agree(const World& world, const Group& group, std::span<const Card> cards) {
+  Agreement agreement;
+  const auto who = [&](std::size_t seat) {
+    return describe(world, group.rank_at(Seat{static_cast<std::int32_t>(seat)}));
+  };
+  std::map<std::pair<std::string, std::string>, std::size_t> seats;
+  agreement.id = cards.front().id;
+  agreement.buffer_bytes = cards.front().buffer_bytes;
+  for (std::size_t seat = 0; seat < cards.size(); ++seat) {
+    const Card& card = cards[seat];
+    agreement.buffer_bytes = std::min(agreement.buffer_bytes, card.buffer_bytes);
+    if (!card.refusal.empty()) {
+      agreement.refusal = who(seat) + ": " + card.refusal;
+      return agreement;
+    }
+    if (card.version != cards.front().version) {
+      agreement.refusal = "all ranks need the same version, found " + text_of(cards.front().version) + " on " + who(0) +
+                          " and " + text_of(card.version) + " on " + who(seat);
+      return agreement;
+    }
+    const auto [other, is_first] = seats.try_emplace({card.machine, card.gpu}, seat);
+    if (is_first || card.shares_gpu) continue;
+    agreement.refusal = who(other->second) + " and " + who(seat) + " are on one GPU (" + card.gpu +
+                        "), which NCCL does not allow: start at most one rank for each GPU, or set "
+                        "NCCL_MULTI_RANK_GPU_ENABLE=1 with NCCL 2.30 or later";
+    return agreement;
+  }
+  return agreement;
+}
+
+}  // namespace hvd::transport::over_nccl

@@ -1,0 +1,28 @@
+# The double of NCCL (tests/doubles/nccl) as a shared object with NCCL's name, in a folder of its own. It works over the
+# double of the driver.
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/doubles/nccl/*.cpp)
+add_library(hvd_nccl_double SHARED ${sources})
+target_include_directories(hvd_nccl_double PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(hvd_nccl_double PRIVATE hvd_devices hvd_cuda_double)
+hvd_exports(hvd_nccl_double ${CMAKE_CURRENT_SOURCE_DIR}/doubles/nccl/exports.map)
+set_target_properties(hvd_nccl_double PROPERTIES OUTPUT_NAME nccl SOVERSION 2 UNITY_BUILD OFF
+                      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/doubles/nccl)
+
+# Ranks in processes over both doubles, with the core as it is installed. The program runs on real GPUs, too.
+if(NOT TARGET horovod)
+  return()
+endif()
+add_executable(nccl_ranks gpu/nccl_ranks.cpp ${PROJECT_SOURCE_DIR}/src/native/nccl/library.cpp)
+target_include_directories(nccl_ranks PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(nccl_ranks PRIVATE horovod hvd_native ${CMAKE_DL_LIBS})
+add_dependencies(nccl_ranks horovod_cuda horovod_nccl)
+if(HVD_SANITIZE OR NOT TARGET horovodrun)  # only the program may contain a sanitizer's runtime, not the doubles
+  return()
+endif()
+set(on_doubles HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double> HOROVOD_NCCL_LIBRARY=$<TARGET_FILE:hvd_nccl_double>
+               HVD_DOUBLE_DELAY=3 HOROVOD_DEVICE_FUSION_THRESHOLD=1048576)
+foreach(ranks 2 4)
+  set(name nccl.${ranks}_processes_do_every_verb_from_gpu_to_gpu)
+  add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:nccl_ranks>)
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 300 ENVIRONMENT "${on_doubles}")
+endforeach()
