@@ -69,3 +69,12 @@ foreach(ranks 1 2 4)
   set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120
                        ENVIRONMENT "HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>;HVD_DOUBLE_DELAY=3")
 endforeach()
+if(TARGET hvd_python_core)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME cuda.python_orders_the_streams_of_its_framework
+           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
+  set(variables HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double> HVD_DOUBLE_DELAY=3 PYTHONDONTWRITEBYTECODE=1
+                PYTHONPATH=${PROJECT_BINARY_DIR}/python)
+  set_tests_properties(cuda.python_orders_the_streams_of_its_framework PROPERTIES
+                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
+endif()

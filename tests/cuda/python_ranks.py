@@ -1,0 +1,120 @@
+"""Ranks of Python with memory of a GPU, without a framework: what horovod._core does with devices and streams.
+
+HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status of its own if a wait is missed.
+"""
+import array
+import ctypes
+import os
+
+from horovod import _core
+from horovod.common.exceptions import HorovodInternalError
+
+driver = ctypes.CDLL(os.environ["HOROVOD_CUDA_DRIVER"])
+COUNT, BYTES = 1000, 4000
+NON_BLOCKING = 1
+
+
+def call(name, *arguments):
+    code = getattr(driver, name)(*arguments)
+    assert code == 0, f"{name}: {code}"
+
+
+def made(name, kind, *arguments):
+    value = kind()
+    call(name, ctypes.byref(value), *arguments)
+    return value.value
+
+
+class Framework:
+    """Has a current stream, as torch has."""
+
+    def __init__(self):
+        call("cuInit", 0)
+        call("cuCtxSetCurrent", ctypes.c_void_p(made("cuDevicePrimaryCtxRetain", ctypes.c_void_p, 0)))
+        self.streams = [made("cuStreamCreateWithPriority", ctypes.c_void_p, NON_BLOCKING, 0) for _ in range(2)]
+        self.current = self.streams[0]
+        self.asked = []
+
+    def stream_of(self, ordinal):
+        self.asked.append(ordinal)
+        return self.current
+
+    def array(self, values=None):
+        memory = made("cuMemAlloc_v2", ctypes.c_uint64, BYTES)
+        if values is not None:
+            call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(memory), (ctypes.c_float * COUNT)(*values), BYTES,
+                 ctypes.c_void_p(self.current))
+        return memory
+
+    def read(self, memory, count=COUNT):
+        values = (ctypes.c_float * count)()
+        call("cuMemcpyDtoHAsync_v2", values, ctypes.c_uint64(memory), 4 * count, ctypes.c_void_p(self.current))
+        call("cuStreamSynchronize", ctypes.c_void_p(self.current))
+        return list(values)
+
+
+def operation(verb, name):
+    return _core.prepare(name, verb, _core.FLOAT32, (COUNT,), _core.SUM, 1.0, 1.0, 0, 0, 0, None, 0)
+
+
+def streams_wait_for_results(framework, rank, size):
+    expected = [float(i * size * (size + 1) // 2) for i in range(COUNT)]
+    for step in range(4):
+        framework.current = framework.streams[0]
+        source, target = framework.array([float(i * (rank + 1)) for i in range(COUNT)]), framework.array()
+        handle = _core.submit(operation(_core.ALLREDUCE, "sum"), source, target, 0, "value", None)
+        framework.current = framework.streams[step % 2]  # the program goes on there
+        assert _core.synchronize(handle) == "value"
+        assert framework.read(target) == expected
+    assert set(framework.asked) == {0}
+
+
+def the_default_stream_has_a_handle(framework, rank, size):
+    framework.current = 0
+    source, target = framework.array([1.0] * COUNT), framework.array()
+    _core.finish(_core.submit(operation(_core.ALLREDUCE, "of the default stream"), source, target, 0, None, None))
+    assert framework.read(target) == [float(size)] * COUNT
+    framework.current = framework.streams[0]
+
+
+class Tensor(ctypes.Structure):  # of DLPack
+    _fields_ = [("data", ctypes.c_uint64), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+def kept_results_are_on_the_device(framework, rank, size):
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    source = framework.array([float(rank)] * COUNT)
+    capsule = _core.finish(_core.submit(operation(_core.ALLGATHER, "gather"), source, 0, rank + 1, None, None,
+                                        lambda handle, _: _core.take_result(handle, 0, _core.FLOAT32)))
+    tensor = Tensor.from_address(pointer_of(capsule, b"dltensor"))
+    cuda = 2
+    assert (tensor.device_type, tensor.device_id) == (cuda, 0)
+    rows = [float(each) for each in range(size) for _ in range(each + 1)]
+    assert framework.read(tensor.data, len(rows)) == rows
+
+
+def main():
+    assert _core.cuda_built()
+    framework = Framework()
+    _core.init()
+    rank, size = _core.world()[:2]
+    assert _core.has_device(0)
+    try:
+        _core.submit(operation(_core.ALLREDUCE, "early"), 1, 1, 0, None, None)
+        raise AssertionError("a start found a stream though no framework has told of one")
+    except HorovodInternalError as error:
+        assert "set_stream_source" in str(error)
+    _core.set_stream_source(framework.stream_of)
+    for check in (streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device):
+        check(framework, rank, size)
+    # Host memory goes on as before.
+    host = array.array("f", [float(rank)] * 4)
+    address = host.buffer_info()[0]
+    on_host = _core.prepare("on the host", _core.ALLREDUCE, _core.FLOAT32, (4,), _core.SUM, 1.0, 1.0, 0, 0, 0, None)
+    _core.finish(_core.submit(on_host, address, address, 0, None, host))
+    assert host[0] == size * (size - 1) / 2 and (on_host.ordinal, operation(_core.ALLREDUCE, "sum").ordinal) == (-1, 0)
+    _core.shutdown()
+
+
+main()
