@@ -227,6 +227,9 @@ void ask_nccl_abort_faked_hosts() {
   const int me = fork_a_pair("nccl.abort_faked_hosts", true, id);
   Rank rank(0);
   const ncclResult_t made = rank.connect(id, 2, me, false);
+  // The first call connects the ranks, and is in progress until both make it.
+  if (made == ncclSuccess) rank.settle(rank.reduce());
+  driver().cuStreamSynchronize(rank.gpu.stream);
   if (me == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(12));
     ::_exit(0);
