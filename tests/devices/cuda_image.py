@@ -60,9 +60,9 @@ def computes(ptx):
     bodies = dict(re.findall(r"\.entry hvd_(\w+)\((.*?)^}", text, re.MULTILINE | re.DOTALL))
     for name in kernels():
         body = bodies.get(name, "")
-        if "ld.global.v4.u32" not in body and name not in NO_LOADS:
+        if "ld.global.L1::no_allocate.v4.u32" not in body and name not in NO_LOADS:
             yield f"{name} loads no vectors"
-        if "st.global.v4.u32" not in body and name not in NO_STORES and "adasum_sums_" not in name:
+        if "st.global.cs.v4.u32" not in body and name not in NO_STORES and "adasum_sums_" not in name:
             yield f"{name} stores no vectors"
         for generic in set(re.findall(r"^\s*(?:ld|st)\.(?!param|global|volatile\.global)\S+", body, re.MULTILINE)):
             yield f"{name} accesses memory that is not named: {generic.strip()}"

@@ -74,11 +74,22 @@ TEST(CudaLaunches, blocks_get_equal_bytes_whatever_the_sizes_of_the_tensors) {
   const auto launch = launch_moves(moves, {DataType::f32, DataType::f32, 1.0}, chip, descriptors.get(), nullptr, list);
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->kernel, Kernel::move_bytes);
-  EXPECT_EQ(launch->blocks, 528U);
+  EXPECT_EQ(launch->blocks, 2112U);
   const Shares shares = shares_of(*launch, list, tile_elements(1));
   const std::uint64_t fair = 4 * all / launch->blocks;
   EXPECT_LE(*std::max_element(shares.elements_of_block.begin(), shares.elements_of_block.end()),
             fair + 800 * 4096 / launch->blocks + 4096);
+}
+
+TEST(CudaLaunches, only_large_launches_have_more_blocks_than_run_at_once) {
+  const Chip chip = {132};
+  for (auto [megabytes, blocks] : {std::pair{1, 256U}, {8, 528U}, {64, 2048U}, {1024, 2112U}}) {
+    const Move move = {address(1 << 20), address(1 << 30), std::int64_t{megabytes} << 20};
+    MoveList list;
+    const auto launch = launch_moves({&move, 1}, {DataType::u8, DataType::u8, 1.0}, chip, {}, nullptr, list);
+    ASSERT_TRUE(launch);
+    EXPECT_EQ(launch->blocks, blocks) << megabytes << " MB";
+  }
 }
 
 TEST(CudaLaunches, tiny_tensors_are_spread_over_blocks) {
@@ -165,7 +176,7 @@ TEST(CudaLaunchesDeathTest, too_little_room_for_a_long_list_ends_the_program) {
   std::vector<Move> moves(169, {address(16), address(32), 1});
   MoveList list;
   EXPECT_DEATH((void)launch_moves(moves, {DataType::f32, DataType::f32, 1.0}, {1}, {}, nullptr, list),
-               "a list of 169 tensors needs 4076 bytes of descriptors");
+               "a list of 169 tensors needs 4124 bytes of descriptors");
 }
 
 }  // namespace

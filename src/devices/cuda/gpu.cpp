@@ -19,9 +19,9 @@ namespace {
 // fast and leave the multiprocessors to the program; on the GPU itself each of their copies would take 4 us (H200).
 constexpr std::size_t few_moves = 2, large_bytes = 512 << 10;
 
-// So many fit into a piece of descriptors, on GPUs with up to 1024 multiprocessors.
+// So many fit into a piece of descriptors.
 constexpr std::size_t most_moves_of_a_launch = 1536;
-static_assert(most_moves_of_a_launch * sizeof(MoveEntry) + (blocks_per_multiprocessor * 1024 + 1) * 4 <=
+static_assert(most_moves_of_a_launch * sizeof(MoveEntry) + (most_blocks_of_a_launch + 1) * 4 <=
               DescriptorRing::piece_bytes);
 
 Address address_of(const void* pointer) {

@@ -59,8 +59,20 @@ std::uint64_t nan_of(DataType type) {
   return 0;
 }
 
-std::uint32_t most_blocks(const Chip& chip) noexcept {
+// Large launches have more blocks than fit at once: multiprocessors are not equally far from the memory, and those that
+// are done early take more. Measured on an H200 with 1 GB: 82 % of the bandwidth of a copy with one wave of blocks,
+// 110 % with four. A block of less than eight tiles has too little under way.
+constexpr std::uint32_t most_waves = 4, tiles_of_a_block = 8;
+
+std::uint32_t blocks_at_once(const Chip& chip) noexcept {
   return std::max(chip.multiprocessors, 1U) * blocks_per_multiprocessor;
+}
+std::uint32_t most_blocks(const Chip& chip) noexcept {
+  return std::min(blocks_at_once(chip) * most_waves, most_blocks_of_a_launch);
+}
+std::uint32_t blocks_for(std::uint32_t tiles, const Chip& chip) noexcept {
+  const std::uint32_t wanted = std::max(tiles / tiles_of_a_block, blocks_at_once(chip));
+  return std::min({tiles, wanted, most_blocks(chip)});
 }
 
 template <typename List>
@@ -135,7 +147,7 @@ Result<Launch> launch_tiles(Kernel kernel, const EntryOf<List>* entries, std::si
   list.count = static_cast<std::uint32_t>(count);
   list.tiles = static_cast<std::uint32_t>(tiles.count());
   list.first_of_block = nullptr;
-  Launch launch{kernel, std::min(list.tiles, most_blocks(chip)), 0};
+  Launch launch{kernel, blocks_for(list.tiles, chip), 0};
   if (list.entries == nullptr) return launch;
   const std::size_t before = count * sizeof(*entries);
   auto* first_of_block = reinterpret_cast<std::uint32_t*>(descriptors.host + before);

@@ -18,6 +18,8 @@ struct Chip {
   std::uint32_t multiprocessors = 1;
 };
 
+inline constexpr std::uint32_t most_blocks_of_a_launch = 4096;
+
 // Memory for a list that does not fit into the parameters. The kernels need `host` at the same alignment as `device`, a
 // multiple of 8. The host memory is written during the call.
 struct Descriptors {

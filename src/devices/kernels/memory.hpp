@@ -31,15 +31,16 @@ HVD_DEVICE void* advanced(void* pointer, std::uint64_t bytes) {
 
 #if HVD_ON_DEVICE
 
+// What is moved is touched once, so it need not stay in the caches.
 HVD_DEVICE Vector load16(const void* from) {
   Vector v;
-  asm volatile("{ .reg .u64 a; cvta.to.global.u64 a, %4; ld.global.v4.u32 {%0, %1, %2, %3}, [a]; }"
+  asm volatile("{ .reg .u64 a; cvta.to.global.u64 a, %4; ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [a]; }"
                : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
                : "l"(from));
   return v;
 }
 HVD_DEVICE void store16(void* to, const Vector& v) {
-  asm volatile("{ .reg .u64 a; cvta.to.global.u64 a, %0; st.global.v4.u32 [a], {%1, %2, %3, %4}; }" ::"l"(to),
+  asm volatile("{ .reg .u64 a; cvta.to.global.u64 a, %0; st.global.cs.v4.u32 [a], {%1, %2, %3, %4}; }" ::"l"(to),
                "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3])
                : "memory");
 }
