@@ -26,3 +26,7 @@ foreach(ranks 2 4)
   add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:nccl_ranks>)
   set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 300 ENVIRONMENT "${on_doubles}")
 endforeach()
+add_test(NAME nccl.a_lost_rank_is_named_and_leaves_no_number COMMAND horovodrun -np 3 $<TARGET_FILE:nccl_ranks> loss)
+set_tests_properties(nccl.a_lost_rank_is_named_and_leaves_no_number
+                     PROPERTIES LABELS ranks TIMEOUT 120 ENVIRONMENT "${on_doubles}"
+                                PASS_REGULAR_EXPRESSION "ok loss_is_named" FAIL_REGULAR_EXPRESSION "failed ")
