@@ -8,6 +8,35 @@ hvd_exports(hvd_nccl_double ${CMAKE_CURRENT_SOURCE_DIR}/doubles/nccl/exports.map
 set_target_properties(hvd_nccl_double PROPERTIES OUTPUT_NAME nccl SOVERSION 2 UNITY_BUILD OFF
                       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/doubles/nccl)
 
+# nccl.h, where it is present, agrees with what we declare ourselves.
+find_path(HVD_NCCL_HEADER nccl.h HINTS ENV NCCL_HOME ENV NCCL_ROOT
+          PATHS ${PROJECT_SOURCE_DIR}/build/nccl-header/nvidia/nccl /usr /usr/local PATH_SUFFIXES include
+          NO_DEFAULT_PATH DOC "The folder of NVIDIA's nccl.h, for a test")
+if(HVD_NCCL_HEADER AND HVD_CUDA_HEADER)
+  add_library(nccl_header_agrees OBJECT ${CMAKE_CURRENT_SOURCE_DIR}/doubles/nccl/header/agrees.cpp)
+  target_include_directories(nccl_header_agrees SYSTEM PRIVATE ${HVD_NCCL_HEADER} ${HVD_CUDA_HEADER})
+  target_link_libraries(nccl_header_agrees PRIVATE hvd_base)
+else()
+  message(NOTICE "-- what we declare of NCCL is not compared with nccl.h: it was not found (HVD_NCCL_HEADER)")
+endif()
+
+# The transport over both doubles, its ranks as threads of one process. The plugins are the shipped ones.
+if(NOT HVD_TEST_FOLDERS OR nccl IN_LIST HVD_TEST_FOLDERS)
+  file(GLOB nccl_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/nccl/*.cpp)
+  add_executable(test_nccl ${nccl_tests} ${PROJECT_SOURCE_DIR}/src/native/nccl/library.cpp
+                           ${CMAKE_CURRENT_SOURCE_DIR}/conformance/exercise.cpp)
+  target_include_directories(test_nccl PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  add_dependencies(test_nccl horovod_cuda horovod_nccl)
+  target_link_libraries(test_nccl PRIVATE hvd_collectives hvd_cuda_double hvd_nccl_double GTest::gtest
+                                          GTest::gtest_main)
+  target_compile_options(test_nccl PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
+  target_compile_definitions(test_nccl PRIVATE HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>"
+                                               HVD_NCCL_DOUBLE="$<TARGET_FILE:hvd_nccl_double>")
+  gtest_discover_tests(test_nccl TEST_PREFIX "nccl." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS unit TIMEOUT 180 ${hvd_computes} ENVIRONMENT
+                       "HVD_DOUBLE_DELAY=3;HVD_DOUBLE_DEVICES=4;HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>")
+endif()
+
 # Ranks in processes over both doubles, with the core as it is installed. The program runs on real GPUs, too.
 if(NOT TARGET horovod)
   return()

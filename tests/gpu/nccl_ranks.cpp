@@ -486,8 +486,9 @@ void Program::lose() {
   start({use}).wait();
   driver("cuStreamSynchronize", stream_);
   static_cast<void>(std::signal(SIGTERM, SIG_IGN));  // of the launcher, which knows of the loss first
-  if (rank() == size() - 1) {  // its part is agreed, and never begins
-    driver("cuLaunchHostFunc", stream_, +[](void*) { ::sleep(100); }, static_cast<void*>(nullptr));
+  if (rank() == size() - 1) {                        // its part is agreed, and never begins
+    driver(
+        "cuLaunchHostFunc", stream_, +[](void*) { ::sleep(100); }, static_cast<void*>(nullptr));
     start({use}).wait();
     ::sleep(1);
     ::_exit(9);

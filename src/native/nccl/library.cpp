@@ -78,21 +78,6 @@ Status find_entry_points(const posix::SharedLibrary& opened, Library& library) {
                                            variable + ", or load another");
 }
 
-Result<Library> find_library(const Environment& environment) {
-  if (const auto named = environment.get(variable); named && !named->empty()) return load_library(*named);
-  const std::vector<std::string> loaded = loaded_libraries();
-  if (loaded.size() > 1)
-    return Error(ErrorCode::unsupported,
-                 "two NCCLs are in this process, " + loaded[0] + " and " + loaded[1] +
-                     ": load one alone (see LD_PRELOAD, LD_LIBRARY_PATH, loaded modules, pip list), or name one with " +
-                     variable);
-  if (loaded.size() == 1) return load_library(loaded.front());
-  auto by_loader = load_library(usual_name);
-  if (by_loader) return by_loader;
-  const std::string pypi = of_pypi();
-  return pypi.empty() ? std::move(by_loader) : load_library(pypi);
-}
-
 }  // namespace
 
 std::vector<std::string> loaded_libraries() {
@@ -110,6 +95,21 @@ Result<Library> load_library(const std::string& name) {
   library.path = opened->path();
   HVD_RETURN_IF_ERROR(find_entry_points(*opened, library));
   return library;
+}
+
+Result<Library> find_library(const Environment& environment) {
+  if (const auto named = environment.get(variable); named && !named->empty()) return load_library(*named);
+  const std::vector<std::string> loaded = loaded_libraries();
+  if (loaded.size() > 1)
+    return Error(ErrorCode::unsupported,
+                 "two NCCLs are in this process, " + loaded[0] + " and " + loaded[1] +
+                     ": load one alone (see LD_PRELOAD, LD_LIBRARY_PATH, loaded modules, pip list), or name one with " +
+                     variable);
+  if (loaded.size() == 1) return load_library(loaded.front());
+  auto by_loader = load_library(usual_name);
+  if (by_loader) return by_loader;
+  const std::string pypi = of_pypi();
+  return pypi.empty() ? std::move(by_loader) : load_library(pypi);
 }
 
 Result<const Library*> open_library(const Environment& environment) {

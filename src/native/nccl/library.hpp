@@ -92,8 +92,10 @@ std::vector<std::string> loaded_libraries();
 Result<Library> load_library(const std::string& name);
 
 // The NCCL of this process: the file that HOROVOD_NCCL_LIBRARY names; else the one that the process has; else the one
-// that the loader finds; else PyPI's, in a folder above this plugin. Fails if the process has two. The first answer is
-// also that of later calls. The first call loads a library of some hundred megabytes.
+// that the loader finds; else PyPI's, in a folder above this plugin. Fails if the process has two. May load a library
+// of some hundred megabytes.
+Result<Library> find_library(const Environment& environment);
+// The same, found at the first call.
 Result<const Library*> open_library(const Environment& environment);
 
 // "2.28.9" for 22809.

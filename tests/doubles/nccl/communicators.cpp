@@ -287,6 +287,9 @@ __attribute__((visibility("default"))) size_t hvd_nccl_double_calls(const char* 
   std::lock_guard lock(Double::it().mutex);
   return Double::it().calls[entry_point];
 }
+__attribute__((visibility("default"))) void hvd_nccl_double_set_version(int version) {
+  Double::it().version = version;
+}
 __attribute__((visibility("default"))) size_t hvd_nccl_double_communicators(void) {
   return Double::it().communicators;
 }

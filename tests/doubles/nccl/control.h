@@ -23,6 +23,7 @@ extern "C" {
 size_t hvd_nccl_double_take_findings(void (*each)(void* context, const char* text), void* context);
 /* How often an entry point was called, by its name ("ncclAllReduce"). */
 size_t hvd_nccl_double_calls(const char* entry_point);
+void hvd_nccl_double_set_version(int version);
 /* Communicators of this process that were neither destroyed nor aborted. */
 size_t hvd_nccl_double_communicators(void);
 /* The entry point returns this code at the call after `calls` more calls, once. With "late" in place of a name, a

@@ -1,0 +1,87 @@
+// The collectives over NCCL, compared with the naive reference.
+#include "doubles/nccl/control.h"
+#include "ranks_on_gpus.hpp"
+
+namespace hvd {
+namespace {
+
+using testing::Exercise;
+using testing::exercise;
+using testing::RanksOnGpus;
+
+constexpr Verb every_verb[] = {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter, Verb::alltoall};
+
+class NcclConformance : public ::testing::TestWithParam<int> {
+ protected:
+  static Config small_buffers() {
+    Config config;
+    config.device_fusion_threshold_bytes = 1 << 20;
+    return config;
+  }
+  RanksOnGpus ranks{{GetParam()}, small_buffers()};
+  const std::unique_ptr<collectives::Algorithm> algorithm = testing::native_algorithm();
+};
+INSTANTIATE_TEST_SUITE_P(of, NcclConformance, ::testing::Values(2, 3, 4),
+                         [](const auto& ranks) { return std::to_string(ranks.param) + "_ranks"; });
+
+TEST_P(NcclConformance, every_type_and_placement_gives_what_the_reference_gives) {
+  int done = 0;
+  for (const Verb verb : every_verb)
+    for (int type = 0; type < data_type_count && !HasFailure(); ++type) {
+      if (GetParam() > 2 && type % 4 != GetParam() % 4) continue;
+      Exercise what;
+      what.dtype = static_cast<DataType>(type);
+      what.count = 1003;
+      what.segments = type % 2 == 0 ? 1 : 5;
+      what.in_place = type % 3 == 0;
+      what.root = GetParam() - 1;
+      if (reduces(verb)) {
+        what.prescale = type % 2 == 0 ? 1.0 : 2.0;
+        what.postscale = what.in_place ? 0.5 : 1.0;
+      }
+      done += exercise(ranks, *algorithm, verb, what, 2);
+    }
+  EXPECT_GE(done, GetParam() > 2 ? 8 : 40);
+}
+
+TEST_P(NcclConformance, every_operation_gives_what_the_reference_gives) {
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+    Exercise what;
+    what.op = op;
+    what.count = 100;
+    EXPECT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+  }
+}
+
+TEST_P(NcclConformance, tensors_larger_than_the_buffer_go_in_pieces) {
+  for (const Verb verb : every_verb) {
+    Exercise what;
+    what.count = 300'001;
+    what.segments = 7;
+    EXPECT_TRUE(exercise(ranks, *algorithm, verb, what, 1));
+  }
+}
+
+TEST_P(NcclConformance, nothing_even_shares_and_joined_ranks_give_what_the_reference_gives) {
+  for (const Verb verb : every_verb)
+    for (const std::int64_t count : {0, 1001}) {
+      Exercise what;
+      what.count = count;
+      what.segments = 3;
+      what.even_counts = true;
+      if (verb == Verb::allreduce && count > 0) what.joined = 1;
+      EXPECT_TRUE(exercise(ranks, *algorithm, verb, what, 1));
+    }
+}
+
+TEST_P(NcclConformance, one_tensor_is_one_call_without_a_copy) {
+  Exercise what;
+  what.count = 400'000;  // more than the buffer
+  EXPECT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+  const std::size_t calls = hvd_nccl_double_calls("ncclAllReduce");
+  EXPECT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+  EXPECT_EQ(hvd_nccl_double_calls("ncclAllReduce") - calls, static_cast<std::size_t>(GetParam()));
+}
+
+}  // namespace
+}  // namespace hvd
