@@ -71,8 +71,12 @@ Status find_entry_points(const posix::SharedLibrary& opened, Library& library) {
   find(library.code_text, "ncclGetErrorString");
   find(library.last_error, "ncclGetLastError");
   // An old library lacks functions, too. Its version tells more.
-  if (library.get_version != nullptr && library.get_version(&library.version) == Code::success)
+  if (library.get_version != nullptr) {
+    if (const Code code = library.get_version(&library.version); code != Code::success)
+      return Error(ErrorCode::unsupported, library.path + " is no NCCL that works: asked for its version it answers " +
+                                               std::to_string(static_cast<int>(code)));
     HVD_RETURN_IF_ERROR(check_version(library));
+  }
   if (missing.empty()) return {};
   return Error(ErrorCode::unsupported, library.path + " is no complete NCCL, it lacks " + missing + ": unset " +
                                            variable + ", or load another");
