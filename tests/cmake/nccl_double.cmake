@@ -59,3 +59,11 @@ add_test(NAME nccl.a_lost_rank_is_named_and_leaves_no_number COMMAND horovodrun 
 set_tests_properties(nccl.a_lost_rank_is_named_and_leaves_no_number
                      PROPERTIES LABELS ranks TIMEOUT 120 ENVIRONMENT "${on_doubles}"
                                 PASS_REGULAR_EXPRESSION "ok loss_is_named" FAIL_REGULAR_EXPRESSION "failed ")
+if(TARGET hvd_python_core)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME nccl.python_does_not_wait_for_the_gpu
+           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
+  set(variables ${on_doubles} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_BINARY_DIR}/python)
+  set_tests_properties(nccl.python_does_not_wait_for_the_gpu PROPERTIES
+                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
+endif()

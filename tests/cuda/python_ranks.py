@@ -28,12 +28,15 @@ def made(name, kind, *arguments):
 class Framework:
     """Has a current stream, as torch has."""
 
-    def __init__(self):
-        call("cuInit", 0)
-        call("cuCtxSetCurrent", ctypes.c_void_p(made("cuDevicePrimaryCtxRetain", ctypes.c_void_p, 0)))
+    def __init__(self, ordinal):
+        self.ordinal = ordinal
+        call("cuCtxSetCurrent", ctypes.c_void_p(made("cuDevicePrimaryCtxRetain", ctypes.c_void_p, ordinal)))
         self.streams = [made("cuStreamCreateWithPriority", ctypes.c_void_p, NON_BLOCKING, 0) for _ in range(2)]
         self.current = self.streams[0]
         self.asked = []
+
+    def operation(self, verb, name):
+        return _core.prepare(name, verb, _core.FLOAT32, (COUNT,), _core.SUM, 1.0, 1.0, 0, 0, 0, None, self.ordinal)
 
     def stream_of(self, ordinal):
         self.asked.append(ordinal)
@@ -53,26 +56,23 @@ class Framework:
         return list(values)
 
 
-def operation(verb, name):
-    return _core.prepare(name, verb, _core.FLOAT32, (COUNT,), _core.SUM, 1.0, 1.0, 0, 0, 0, None, 0)
-
-
 def streams_wait_for_results(framework, rank, size):
     expected = [float(i * size * (size + 1) // 2) for i in range(COUNT)]
     for step in range(4):
         framework.current = framework.streams[0]
         source, target = framework.array([float(i * (rank + 1)) for i in range(COUNT)]), framework.array()
-        handle = _core.submit(operation(_core.ALLREDUCE, "sum"), source, target, 0, "value", None)
+        handle = _core.submit(framework.operation(_core.ALLREDUCE, "sum"), source, target, 0, "value", None)
         framework.current = framework.streams[step % 2]  # the program goes on there
         assert _core.synchronize(handle) == "value"
         assert framework.read(target) == expected
-    assert set(framework.asked) == {0}
+    assert set(framework.asked) == {framework.ordinal}
 
 
 def the_default_stream_has_a_handle(framework, rank, size):
     framework.current = 0
     source, target = framework.array([1.0] * COUNT), framework.array()
-    _core.finish(_core.submit(operation(_core.ALLREDUCE, "of the default stream"), source, target, 0, None, None))
+    found = framework.operation(_core.ALLREDUCE, "of the default stream")
+    _core.finish(_core.submit(found, source, target, 0, None, None))
     assert framework.read(target) == [float(size)] * COUNT
     framework.current = framework.streams[0]
 
@@ -85,35 +85,49 @@ def kept_results_are_on_the_device(framework, rank, size):
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     source = framework.array([float(rank)] * COUNT)
-    capsule = _core.finish(_core.submit(operation(_core.ALLGATHER, "gather"), source, 0, rank + 1, None, None,
+    gather = framework.operation(_core.ALLGATHER, "gather")
+    capsule = _core.finish(_core.submit(gather, source, 0, rank + 1, None, None,
                                         lambda handle, _: _core.take_result(handle, 0, _core.FLOAT32)))
     tensor = Tensor.from_address(pointer_of(capsule, b"dltensor"))
     cuda = 2
-    assert (tensor.device_type, tensor.device_id) == (cuda, 0)
+    assert (tensor.device_type, tensor.device_id) == (cuda, framework.ordinal)
     rows = [float(each) for each in range(size) for _ in range(each + 1)]
     assert framework.read(tensor.data, len(rows)) == rows
 
 
+def the_host_does_not_wait_for_the_device(framework, rank, size):
+    source, target = framework.array([float(rank + 1)] * COUNT), framework.array()
+    held = ctypes.c_void_p(framework.current)
+    driver.hvd_double_hold(held)
+    _core.finish(_core.submit(framework.operation(_core.ALLREDUCE, "held"), source, target, 0, None, None))
+    driver.hvd_double_let_go(held)
+    assert framework.read(target) == [float(size * (size + 1) // 2)] * COUNT
+
+
 def main():
     assert _core.cuda_built()
-    framework = Framework()
+    call("cuInit", 0)
     _core.init()
     rank, size = _core.world()[:2]
+    framework = Framework(rank % made("cuDeviceGetCount", ctypes.c_int))
     assert _core.has_device(0)
     try:
-        _core.submit(operation(_core.ALLREDUCE, "early"), 1, 1, 0, None, None)
+        _core.submit(framework.operation(_core.ALLREDUCE, "early"), 1, 1, 0, None, None)
         raise AssertionError("a start found a stream though no framework has told of one")
     except HorovodInternalError as error:
         assert "set_stream_source" in str(error)
     _core.set_stream_source(framework.stream_of)
-    for check in (streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device):
+    checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
+    if "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
+        checks.append(the_host_does_not_wait_for_the_device)
+    for check in checks:
         check(framework, rank, size)
     # Host memory goes on as before.
     host = array.array("f", [float(rank)] * 4)
     address = host.buffer_info()[0]
     on_host = _core.prepare("on the host", _core.ALLREDUCE, _core.FLOAT32, (4,), _core.SUM, 1.0, 1.0, 0, 0, 0, None)
     _core.finish(_core.submit(on_host, address, address, 0, None, host))
-    assert host[0] == size * (size - 1) / 2 and (on_host.ordinal, operation(_core.ALLREDUCE, "sum").ordinal) == (-1, 0)
+    assert host[0] == size * (size - 1) / 2 and on_host.ordinal == -1
     _core.shutdown()
 
 

@@ -24,7 +24,7 @@ import horovod
 import horovod.torch as hvd
 
 CHECKS = []
-SECONDS_FOR_A_CHECK = 90
+SECONDS_FOR_A_CHECK = 40
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
