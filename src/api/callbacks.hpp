@@ -31,6 +31,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_mpi_thread_level", InCallback::allowed},
     {"hvd_local_device", InCallback::allowed},
     {"hvd_device_built", InCallback::allowed},
+    {"hvd_nccl_built", InCallback::allowed},
     {"hvd_has_device", InCallback::allowed},
     {"hvd_is_running", InCallback::allowed},
     {"hvd_add_process_set", InCallback::refused},

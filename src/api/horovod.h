@@ -141,6 +141,8 @@ HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
 HVD_API int hvd_mpi_built(void);
 /* True if the plugin for memory of this kind was installed. Nothing is loaded. */
 HVD_API int hvd_device_built(hvd_device device);
+/* True if the plugin for NCCL was installed, by which tensors go from GPU to GPU. Nothing is loaded. */
+HVD_API int hvd_nccl_built(void);
 /* Returns the thread level of the MPI that connects the ranks (MPI_THREAD_SINGLE is 0, MPI_THREAD_MULTIPLE is 3).
  * Returns -1 if the ranks have no common MPI or do not use MPI. */
 HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);

@@ -63,6 +63,10 @@ int hvd_device_built(hvd_device device) {
   return device == HVD_HOST || !hvd::posix::plugin_path(name, environment).empty();
 }
 
+int hvd_nccl_built(void) {
+  return !hvd::posix::plugin_path("nccl", hvd::runtime::environment_with_files()).empty();
+}
+
 int hvd_has_device(hvd_runtime* runtime, hvd_device device, int process_set) {
   if (!usable(runtime) || device < HVD_HOST || device > HVD_ROCM) {
     (void)hvd::api::fail(hvd::ErrorCode::invalid_argument, "hvd_has_device needs a runtime and an hvd_device");

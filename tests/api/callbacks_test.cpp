@@ -119,6 +119,7 @@ std::map<std::string, Call> calls() {
       {"hvd_mpi_thread_level", with([](Stage& it) { return hvd_mpi_thread_level(it.runtime); })},
       {"hvd_local_device", with([](Stage& it) { return hvd_local_device(it.runtime); })},
       {"hvd_device_built", with([](Stage&) { return hvd_device_built(HVD_CUDA); })},
+      {"hvd_nccl_built", with([](Stage&) { return hvd_nccl_built(); })},
       {"hvd_has_device", with([](Stage& it) { return hvd_has_device(it.runtime, HVD_CUDA, 0); })},
       {"hvd_is_running", with([](Stage& it) { return hvd_is_running(it.runtime); })},
       {"hvd_add_process_set", with([](Stage& it) {

@@ -107,6 +107,10 @@ PyObject* cuda_built(PyObject*, PyObject*) {
   return PyBool_FromLong(hvd_device_built(HVD_CUDA));
 }
 
+PyObject* nccl_built(PyObject*, PyObject*) {
+  return PyBool_FromLong(hvd_nccl_built());
+}
+
 // has_device(process set's id) -> bool
 PyObject* has_device(PyObject*, PyObject* argument) {
   const long set = PyLong_AsLong(argument);
@@ -283,6 +287,7 @@ PyMethodDef functions[] = {
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group, "
      "ordinal=-1) -> Operation\n"
      "ordinal: the number of the GPU that has the tensors; -1: the host has them."},
+    {"nccl_built", nccl_built, METH_NOARGS, "Is there a plugin for NCCL?"},
     {"cuda_built", cuda_built, METH_NOARGS, "Is there a plugin for NVIDIA's GPUs?"},
     {"has_device", has_device, METH_O,
      "has_device(process set's id) -> bool: operations of the set take tensors in the memory of NVIDIA's GPUs."},

@@ -5,6 +5,7 @@ import os
 
 from horovod import _core, _ops
 from horovod.common import process_sets as _process_sets
+from horovod.common.nccl_version import nccl_version
 from horovod.common.util import get_extension_full_path
 
 
@@ -127,8 +128,9 @@ class HorovodBasics:
         return True
 
     def nccl_built(self):
-        """The version code of NCCL, or 0 if built without NCCL."""
-        return 0
+        """The version of the NCCL that operations on GPUs would use, 22809 for 2.28.9; 0 if there is none, or it is
+        switched off. No library is loaded for the answer."""
+        return nccl_version() if _core.nccl_built() and _core.cuda_built() else 0
 
     def ddl_built(self):
         return False
