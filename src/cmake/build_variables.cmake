@@ -57,13 +57,22 @@ elseif(operations)
 endif()
 
 foreach(variable GPU GPU_OPERATIONS GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL GPU_REDUCESCATTER)
-  if(NOT "$ENV{HOROVOD_${variable}}" STREQUAL "")
-    hvd_cannot_be_had("HOROVOD_${variable}=$ENV{HOROVOD_${variable}}: this release has no code for GPUs, tensors are "
-                      "in host memory (unset it to build what there is)")
+  set(given "$ENV{HOROVOD_${variable}}")
+  string(TOUPPER "${given}" value)
+  if(variable STREQUAL GPU AND value STREQUAL CUDA OR NOT variable STREQUAL GPU AND value STREQUAL NCCL)
+    message(NOTICE "-- HOROVOD_${variable}=${given}: the plugins for CUDA and NCCL are part of every build; driver "
+                   "and NCCL are found at run time")
+  elseif(variable STREQUAL GPU AND value)
+    hvd_cannot_be_had("HOROVOD_GPU=${given}: expected CUDA or nothing, this release knows NVIDIA's GPUs alone (unset "
+                      "it to build what there is)")
+  elseif(value)
+    hvd_cannot_be_had("HOROVOD_${variable}=${given}: expected NCCL or nothing. Tensors on GPUs go over NCCL; without "
+                      "it they are staged through host memory, and go over MPI from there if HOROVOD_MPI asks for it "
+                      "at run time")
   endif()
 endforeach()
 
-set(of_gpus "of code for GPUs, which this release does not have")
+set(of_gpus "nothing of CUDA or NCCL is linked, both are found at run time")
 set(answers
   "HOROVOD_ALLOW_MIXED_GPU_IMPL|${of_gpus}" "HOROVOD_CUDA_HOME|${of_gpus}" "HOROVOD_NCCL_HOME|${of_gpus}"
   "HOROVOD_NCCL_INCLUDE|${of_gpus}" "HOROVOD_NCCL_LIB|${of_gpus}" "HOROVOD_NCCL_LINK|${of_gpus}"

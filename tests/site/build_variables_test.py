@@ -55,9 +55,11 @@ class Answers(unittest.TestCase):
         for part in ("TENSORFLOW", "MXNET", "NVTX"):
             self.fails(f"HOROVOD_WITH_{part}=1", **{f"HOROVOD_WITH_{part}": "1"})
             self.says(**{f"HOROVOD_WITHOUT_{part}": "1"})
-        for variable in ("HOROVOD_GPU", "HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE", "HOROVOD_GPU_ALLGATHER",
-                         "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_REDUCESCATTER"):
-            self.fails(f"{variable}=NCCL", "no code for GPUs", **{variable: "NCCL"})
+        for verb in ("OPERATIONS", "ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER"):
+            self.says("found at run time", **{f"HOROVOD_GPU_{verb}": "NCCL"})
+            self.fails(f"HOROVOD_GPU_{verb}=MPI", "expected NCCL or nothing", **{f"HOROVOD_GPU_{verb}": "MPI"})
+        self.says("found at run time", HOROVOD_GPU="CUDA")
+        self.fails("HOROVOD_GPU=ROCM", "expected CUDA or nothing", HOROVOD_GPU="ROCM")
         self.fails("oneCCL", HOROVOD_CPU_OPERATIONS="CCL")
 
     def test_contradictions_and_malformed_values_are_errors(self):
