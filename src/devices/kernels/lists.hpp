@@ -13,7 +13,7 @@ namespace hvd::devices::cuda {
 
 inline constexpr std::uint32_t threads_per_block = 256;
 inline constexpr std::uint32_t blocks_per_multiprocessor = 4;  // at once; each thread then has 64 registers
-inline constexpr std::size_t vector_bytes = 16, line_bytes = 128;
+inline constexpr std::size_t vector_bytes = 16;
 inline constexpr std::size_t most_parameter_bytes = 4096;
 
 // A tile gives each thread one vector of the narrower type.

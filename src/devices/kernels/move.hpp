@@ -40,10 +40,6 @@ HVD_DEVICE void move_share(std::uint64_t end, Place place, Load load_slot, Store
 HVD_DEVICE std::uint64_t bytes_to_vector(const void* pointer) {
   return (0 - address_of(pointer)) % vector_bytes;
 }
-// The vectors of a warp are stored to whole lines of the memory: parts of lines cost a fifth of its bandwidth.
-HVD_DEVICE std::uint64_t bytes_to_line(const void* pointer) {
-  return (0 - address_of(pointer)) % line_bytes;
-}
 HVD_DEVICE std::uint64_t least(std::uint64_t left, std::uint64_t right) {
   return left < right ? left : right;
 }
@@ -73,7 +69,7 @@ HVD_DEVICE void copy_byte(const void* from, void* to, std::uint64_t index) {
 // Copies where `from` and `to` are as far from a vector's begin.
 HVD_DEVICE void copy_in_step(const void* from, void* to, std::uint64_t bytes, Place place) {
   constexpr unsigned slots = bytes_under_way / vector_bytes;
-  const std::uint64_t head = least(bytes_to_line(to), bytes), vectors = (bytes - head) / vector_bytes;
+  const std::uint64_t head = least(bytes_to_vector(to), bytes), vectors = (bytes - head) / vector_bytes;
   visit_share(0, head, place, [&](std::uint64_t i) { copy_byte(from, to, i); });
   Vector vector[slots];
   move_share<slots>(
@@ -87,9 +83,9 @@ HVD_DEVICE void copy_in_step(const void* from, void* to, std::uint64_t bytes, Pl
 // before it. No byte outside of [from, from + bytes) is read.
 HVD_DEVICE void copy_out_of_step(const void* from, void* to, std::uint64_t bytes, Place place) {
   constexpr unsigned slots = 2;
-  std::uint64_t head = bytes_to_line(to);
+  std::uint64_t head = bytes_to_vector(to);
   const std::uint64_t offset = (address_of(from) + head) % 4;
-  if (head < offset) head += line_bytes;
+  if (head < offset) head += vector_bytes;
   const std::uint64_t read = head - offset;  // where the words begin
   const std::uint64_t vectors = bytes < read + 20 ? 0 : (bytes - read - 4) / vector_bytes;
   if (vectors == 0) head = bytes;
@@ -158,12 +154,12 @@ struct Steps {
   static constexpr unsigned fitting = 2 * bytes_under_way / vector_bytes / (loads + stores);
   static constexpr unsigned slots = fitting < 1 ? 1 : fitting < Treatment::most_slots ? fitting : Treatment::most_slots;
 
-  // Returns the number of elements before the first at which both sides begin a vector, and the target a line, or all
-  // if there is none.
+  // Returns the number of elements before the first at which both sides begin a vector, or all if there is none.
   static HVD_DEVICE std::uint64_t elements_before(const void* from, const void* to, std::uint64_t count) {
     if (address_of(from) % sizeof(Source) != 0 || address_of(to) % sizeof(Target) != 0) return count;
-    const std::uint64_t before = bytes_to_line(to) / sizeof(Target);
-    const bool meet = (address_of(from) + before * sizeof(Source)) % vector_bytes == 0;
+    const std::uint64_t before = bytes_to_vector(sizeof(Source) == narrower ? from : to) / narrower;
+    const bool meet = (address_of(from) + before * sizeof(Source)) % vector_bytes == 0 &&
+                      (address_of(to) + before * sizeof(Target)) % vector_bytes == 0;
     return meet && before < count ? before : count;
   }
 };
