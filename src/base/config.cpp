@@ -19,13 +19,15 @@ namespace {
 
 // The form of a knob's value, and which values are allowed.
 struct Rule {
-  enum class Form { flag, integer, decimal, choice, ports, text };
+  // The value of flag_or_cost is a text, "1" or "0"; if it is not set, costs decide.
+  enum class Form { flag, flag_or_cost, integer, decimal, choice, ports, text };
   const char* kind;  // the form for people; for a choice the allowed words, "mpi | gloo"
   Form form;
   double least = 0;
   double most = std::numeric_limits<double>::max();
 };
 constexpr Rule flag{"flag", Rule::Form::flag};
+constexpr Rule flag_or_cost{"flag", Rule::Form::flag_or_cost};
 constexpr Rule bytes{"bytes", Rule::Form::integer, 0, 1ll << 50};
 constexpr Rule slab_bytes{"bytes", Rule::Form::integer, 4096, 1 << 30};
 constexpr Rule count{"count", Rule::Form::integer, 0, 1ll << 40};
@@ -117,6 +119,9 @@ constexpr Row rows[] = {
     {"HOROVOD_NCCL_LIBRARY", path, "", "file of the NCCL library; default: the one that the program has loaded, else libnccl.so.2, where the loader finds it, else that of PyPI's nvidia-nccl"},
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>, equal},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag_or_cost, "", "allreduce of tensors in device memory, between nodes; 1: over the node's devices, then along the rails, wherever that is possible; 0: flat; default: by cost. Tensors in host memory go so anyway", text_at<&Config::hierarchical_allreduce>, equal},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "allgather of tensors in device memory goes through host memory, where it is hierarchical, also if links of devices carry it; default: by cost", flag_at<&Config::hierarchical_allgather>, equal},
+    {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "as HOROVOD_HIERARCHICAL_ALLREDUCE=1, and links of the devices are used along the rails, too, where there are any", flag_at<&Config::torus_allreduce>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144", "step of a rank through a batch in shared memory, at least 4096; each rank has two", integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start", flag_at<&Config::dynamic_process_sets>, equal},
     {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
@@ -179,9 +184,6 @@ constexpr Row rows[] = {
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
     // Known from Horovod and accepted, so that scripts run unchanged: most of these have no effect, because this library decides by itself or has no such part.
-    {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
-    {"HOROVOD_HIERARCHICAL_ALLGATHER", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
-    {"HOROVOD_TORUS_ALLREDUCE", flag, "0", "no effect: the selector knows when hierarchy pays (HOROVOD_ALGORITHM overrides it)"},
     {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "no effect: the operations of a process set use one stream for NCCL, in the order that all ranks have agreed on"},
     {"HOROVOD_CONTROLLER", controller, "", "no effect: agreement needs neither MPI nor Gloo"},
     {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else no effect, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>, equal},
@@ -279,6 +281,7 @@ std::string as_text(double limit) {
 
 std::string expectation(const Rule& rule) {
   switch (rule.form) {
+    case Rule::Form::flag_or_cost:
     case Rule::Form::flag: return "1, true, on, yes or 0, false, off, no";
     case Rule::Form::choice: return std::string("one of ") + rule.kind;
     case Rule::Form::text: return rule.kind;
@@ -303,6 +306,11 @@ bool take(const Row& row, std::string_view value, Config& config) {
     case Rule::Form::flag: {
       auto found = flag_in(value);
       if (found) store<bool>(row, config, *found);
+      return found.has_value();
+    }
+    case Rule::Form::flag_or_cost: {
+      auto found = flag_in(value);
+      if (found) store<std::string>(row, config, *found ? "1" : "0");
       return found.has_value();
     }
     case Rule::Form::integer: {
@@ -389,6 +397,7 @@ bool means_the_same(std::string_view name, std::string_view one, std::string_vie
   auto row = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return name == r.name; });
   if (one == other || row == std::end(rows)) return one == other;
   switch (row->rule.form) {
+    case Rule::Form::flag_or_cost:
     case Rule::Form::flag: return flag_in(one) && flag_in(one) == flag_in(other);
     case Rule::Form::choice: return lower(one) == lower(other);
     case Rule::Form::ports: return ports_in(one) && ports_in(one) == ports_in(other);

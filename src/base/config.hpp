@@ -33,18 +33,21 @@ struct Config {
   bool bind = true;                       // ranks bind themselves to processors near to their GPU
   bool stall_check_disable = false;
   double stall_check_time_s = 60;
-  double stall_shutdown_time_s = 0;  // 0: the job is never ended because of a missing rank
-  double start_timeout_s = 30;       // how long a start waits for the other ranks
-  std::string bootstrap;             // name of the bootstrap; empty: the first one that applies
-  std::string shared_dir;            // a folder that all nodes can access; empty: the working directory
-  bool allow_singleton = false;      // a rank may run alone although several processes were launched
-  std::string mpi;                   // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
-  std::string cpu_operations;        // "gloo" means that no MPI is used unless `mpi` asks for one
-  std::string nccl;                  // "0": NCCL is not used; "1": it must be; empty: wherever all ranks can
-  bool mpi_threads_disable = false;  // an MPI is enough even if only one thread at a time may call it
-  bool pmi_bridge = true;            // horovodrun preloads a library that an MPICH without PMIx needs
-  std::string algorithm;             // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector
-                                     // chooses by cost
+  double stall_shutdown_time_s = 0;    // 0: the job is never ended because of a missing rank
+  double start_timeout_s = 30;         // how long a start waits for the other ranks
+  std::string bootstrap;               // name of the bootstrap; empty: the first one that applies
+  std::string shared_dir;              // a folder that all nodes can access; empty: the working directory
+  bool allow_singleton = false;        // a rank may run alone although several processes were launched
+  std::string mpi;                     // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
+  std::string cpu_operations;          // "gloo" means that no MPI is used unless `mpi` asks for one
+  std::string nccl;                    // "0": NCCL is not used; "1": it must be; empty: wherever all ranks can
+  bool mpi_threads_disable = false;    // an MPI is enough even if only one thread at a time may call it
+  bool pmi_bridge = true;              // horovodrun preloads a library that an MPICH without PMIx needs
+  std::string algorithm;               // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector
+                                       // chooses by cost
+  std::string hierarchical_allreduce;  // of tensors on devices: "1" or "0"; empty: by cost
+  bool hierarchical_allgather = false;        // allgather of tensors on devices goes through host memory
+  bool torus_allreduce = false;               // hierarchical allreduce uses links of the devices between nodes, too
   std::int64_t slab_chunk_bytes = 256 << 10;  // size of a chunk; each rank has two such chunks
   std::string network_interfaces;     // interfaces for connections between nodes, "eth0,ib0"; empty: all that are up
   PortRange port_range;               // ports of the sockets that listen for peers

@@ -36,6 +36,8 @@ struct Team {
   // second team is used where no link carries data from device to device. Otherwise null.
   devices::Device* device = nullptr;
   Team* host = nullptr;
+  // Of hierarchical on devices: memory and streams that all plans of the team share. Made with the first plan.
+  std::shared_ptr<void> slots;
 
   int size() const { return group.size(); }
 };

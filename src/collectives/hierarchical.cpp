@@ -18,10 +18,15 @@
 //
 // Several chunks are under way at the same time: see hierarchical/pipeline.hpp. 16-bit types are rounded once per
 // stage. The prescale is applied in the first stage, the postscale in the middle stage.
+//
+// Tensors in device memory have a pipeline of their own, which does allreduce and adasum:
+// hierarchical/on_device/task.cpp.
 #include <algorithm>
 
 #include "base/panic.hpp"
 #include "collectives/algorithm.hpp"
+#include "collectives/hierarchical/on_device/estimate.hpp"
+#include "collectives/hierarchical/on_device/task.hpp"
 #include "collectives/hierarchical/tasks.hpp"
 #include "collectives/schedule/cost_model.hpp"
 
@@ -45,6 +50,7 @@ class Hierarchical final : public Algorithm {
       case Verb::broadcast:
       case Verb::allgather:
       case Verb::reduce_scatter:
+      case Verb::adasum:
       case Verb::barrier: return true;
       default: return false;
     }
@@ -53,6 +59,7 @@ class Hierarchical final : public Algorithm {
 
   // Uses only the numbers of nodes and rails, which all ranks know.
   Cost cost(const Collective& collective, const Team& team) const override {
+    if (collective.device != DeviceKind::host) return hierarchical::cost_on_device(collective, team);
     if (!does(collective.verb) || !can_be_staged(collective, team)) return Cost::impossible();
     const MessageCost network = message_cost(team), memory = message_cost(Team{});
     const double nodes = team.nodes, on_node = static_cast<double>(team.size()) / nodes;
@@ -70,6 +77,7 @@ class Hierarchical final : public Algorithm {
   }
 
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
+    if (collective.device != DeviceKind::host) return hierarchical::plan_on_device(collective, team);
     switch (collective.verb) {
       case Verb::allreduce: return hierarchical::plan_allreduce(collective, team);
       case Verb::broadcast: return hierarchical::plan_broadcast(collective, team);
@@ -84,7 +92,8 @@ class Hierarchical final : public Algorithm {
   // True if the collective can have stages here. The selector chooses their algorithms; for a connected team it finds
   // one for every verb.
   static bool can_be_staged(const Collective& collective, const Team& team) {
-    if (team.nodes < 2 || team.node == nullptr || team.selector == nullptr) return false;
+    if (collective.verb == Verb::adasum || team.nodes < 2 || team.node == nullptr || team.selector == nullptr)
+      return false;
     bool needs_numbers = collective.verb != Verb::allreduce && collective.verb != Verb::barrier;
     if (needs_numbers && team.node_of.empty()) return false;
     return is_connected(collective, *team.node) && (team.rail == nullptr || is_connected(collective, *team.rail));

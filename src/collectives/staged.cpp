@@ -1,6 +1,8 @@
-// Carries tensors in device memory through host memory, in chunks (staged/task.cpp). Used where no link carries device
-// memory.
+// Carries tensors in device memory through host memory, in chunks (staged/task.cpp).
+#include <algorithm>
+
 #include "collectives/algorithm.hpp"
+#include "collectives/schedule/cost_model.hpp"
 #include "collectives/selection/selector.hpp"
 #include "collectives/staged/task.hpp"
 
@@ -21,10 +23,16 @@ class Staged final : public Algorithm {
   Cost cost(const Collective& collective, const Team& team) const override {
     bool is_mine = team.device != nullptr && team.host != nullptr && team.size() > 1 && does(collective.verb) &&
                    collective.device == team.device->kind();
-    if (!is_mine || is_carried(collective, team)) return Cost::impossible();
+    if (!is_mine) return Cost::impossible();
     const Collective host = on_host(collective);
     const Algorithm* algorithm = team.host->selector->find(host, *team.host);
-    return algorithm == nullptr ? Cost::impossible() : algorithm->cost(host, *team.host);
+    if (algorithm == nullptr) return Cost::impossible();
+    const Cost travel = algorithm->cost(host, *team.host);
+    // Chunks are copied while others travel. The first one out and the last one back overlap with nothing.
+    const double copied_s = bytes_of(collective) * bus.seconds_per_byte;
+    const double chunk_s =
+        bus.latency_s + std::min(bytes_of(collective), static_cast<double>(staged::chunk_bytes)) * bus.seconds_per_byte;
+    return {std::max(travel.seconds, copied_s) + 2 * chunk_s, travel.fixed_order};
   }
 
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
@@ -36,11 +44,6 @@ class Staged final : public Algorithm {
     Collective host = collective;
     host.device = DeviceKind::host;
     return host;
-  }
-  // True if a link does the collective itself. It is then not staged, even if the link has its own order of additions.
-  static bool is_carried(const Collective& collective, const Team& team) {
-    transport::NativeCollectives* native = team.link == nullptr ? nullptr : team.link->native();
-    return native != nullptr && collective.verb != Verb::adasum && native->cost(collective).possible();
   }
 };
 

@@ -25,7 +25,8 @@ Lane::Lane(Parts parts)
       finished_(std::move(parts.finished)),
       turnstile_(parts.turnstile),
       report_end_(std::move(parts.report_end)),
-      tensors_(teams_->all().group, device_) {}
+      tensors_(teams_->all().group, device_),
+      task_sequence_(is_of_host() ? 0 : places_for_chunks) {}
 
 Progress Lane::connect() {
   if (is_connected_) return Progress::done;

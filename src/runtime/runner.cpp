@@ -113,7 +113,7 @@ std::string Runner::end(const Error& reason, Deadline deadline) {
       lane->abandon();
       continue;
     }
-    aborts.emplace_back([raw = lane.get(), shared_reason] { raw->teams().abort_link_of_device(*shared_reason); });
+    aborts.emplace_back([raw = lane.get(), shared_reason] { raw->teams().abort_links_of_devices(*shared_reason); });
     rest.emplace_back([raw = lane.get()] { raw->abandon(); });
     const std::string name = describe(lane->device());
     if (devices.find(name) == std::string::npos) devices += (devices.empty() ? "" : ", ") + name;

@@ -80,10 +80,28 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& dev
   node_.group = layout_.node;
   host_.node = &node_;
   add(node_, "node " + std::to_string(layout_.my_node));
+  if (!is_of_host()) {
+    all_.nodes = layout_.nodes;
+    all_.rails = layout_.rails;
+    all_.node_of = layout_.node_of;
+  }
   if (!layout_.rail.has_me()) return;
   rail_.group = layout_.rail;
   host_.rail = &rail_;
   add(rail_, "rail " + std::to_string(layout_.node.me.value));
+  if (!is_of_host()) plan_device_teams();
+}
+
+// The teams of the hierarchy on devices. It needs nodes with equal numbers of ranks.
+void Teams::plan_device_teams() {
+  if (!layout_.is_homogeneous()) return;
+  device_node_.group = layout_.node;
+  device_node_.device = &device_;
+  add(device_node_, "devices of node " + std::to_string(layout_.my_node));
+  if (!maker_.config().torus_allreduce) return;
+  device_rail_.group = layout_.rail;
+  device_rail_.device = &device_;
+  add(device_rail_, "devices of rail " + std::to_string(layout_.node.me.value));
 }
 
 void Teams::add(collectives::Team& team, const std::string& name) {
@@ -92,13 +110,13 @@ void Teams::add(collectives::Team& team, const std::string& name) {
 }
 
 transport::Transport* Teams::transport_for(const Connection& connection) const {
-  const DeviceKind kind = connection.team == &all_ ? device_.kind() : DeviceKind::host;
+  const DeviceKind kind = is_of_devices(*connection.team) ? device_.kind() : DeviceKind::host;
   return maker_.find(connection.team->group, kind, set_ == global_process_set && is_of_host());
 }
 
 // True if the connection is optional: all its ranks can be reached over node and rail, or over the host's links.
 bool Teams::can_do_without(const Connection& connection) const {
-  return connection.team == &all_ || (connection.team == &host_ && host_.node != nullptr);
+  return is_of_devices(*connection.team) || (connection.team == &host_ && host_.node != nullptr);
 }
 
 Progress Teams::connect() {
@@ -108,7 +126,6 @@ Progress Teams::connect() {
     if (!connection.connecting) {
       transport::Transport* able = transport_for(connection);
       if (able == nullptr) {
-        if (connection.team == &all_) note_staging();
         if (can_do_without(connection)) continue;
         return fail({ErrorCode::unsupported, "no transport reaches all ranks of the " + connection.name +
                                                  "; ranks on several machines need a network transport"});
@@ -127,30 +144,82 @@ Progress Teams::connect() {
     connection.connecting.reset();
     if (connection.link == nullptr) {
       if (!can_do_without(connection)) panic("a transport has made no link for " + connection.name);
-      transport_of_devices_ = {};
-      note_staging();
+      if (all_.link == nullptr) transport_of_devices_ = {};
     }
     connection.team->link = connection.link.get();
   }
   exchange_.end();
+  if (Progress progress = agree_on_device_links(); progress != Progress::done) return progress;
+  if (!is_of_host() && all_.size() > 1) note_way_of_devices();
   return Progress::done;
+}
+
+// Whether a node has a link of devices, only its own ranks know. Hierarchy needs it on all nodes.
+Progress Teams::agree_on_device_links() {
+  if (device_node_.size() == 0) return Progress::done;
+  if (agreement_ == nullptr) {
+    device_links_ = {device_node_.size() == 1 || device_node_.link != nullptr, device_rail_.link != nullptr};
+    Collective least;
+    least.dtype = DataType::i64;
+    least.op = ReduceOp::min;
+    least.count = static_cast<std::int64_t>(device_links_.size());
+    auto algorithm = host_.selector->choose(least, host_);
+    if (!algorithm) return fail(algorithm.error());
+    agreement_ = (*algorithm)->plan(least, host_);
+    const Segment links{TensorView{device_links_.data(), least.count, least.dtype}};
+    agreement_->restart({&links, 1}, {&links, 1}, Sequence{0});
+  }
+  Progress progress = agreement_->step();
+  if (progress == Progress::failed) return fail(agreement_->failure());
+  if (progress != Progress::done) return progress;
+  agreement_.reset();
+  const auto [has_nodes, has_rails] = device_links_;
+  if (has_nodes != 0) {
+    all_.node = &device_node_;
+    all_.rail = has_rails != 0 ? &device_rail_ : &rail_;
+  }
+  return progress;
 }
 
 // Records the transport of the hop that the connection makes.
 Status Teams::note(const Connection& connection, std::string_view transport) {
-  bool is_between = host_.node != nullptr && connection.team != &node_;
-  (connection.team == &all_ ? transport_of_devices_ : is_between ? transport_between_ : transport_inside_) = transport;
+  bool is_between = host_.node != nullptr && connection.team != &node_ && connection.team != &device_node_;
+  (is_of_devices(*connection.team) ? transport_of_devices_
+   : is_between                    ? transport_between_
+                                   : transport_inside_) = transport;
   if (!is_between || !maker_.config().require_fabric) return {};
   return require_fabric(transport, NetworkFacts::of_this_host(Environment::of_this_process()),
                         maker_.world().me().host);
 }
 
-// Logs that tensors are staged. Only the first rank of a set logs it.
-void Teams::note_staging() const {
+// Logs how tensors on devices travel. Only the first rank of a set logs it.
+void Teams::note_way_of_devices() const {
   if (all_.group.me != Seat{0}) return;
-  log::warning("the tensors in " + std::string(hvd::name_of(device_.kind())) + " memory of " +
-               (set_ == global_process_set ? "all ranks" : "process set " + std::to_string(set_.value)) +
-               " are staged through host memory: no transport carries them from device to device");
+  const std::string whose = "the tensors in " + std::string(hvd::name_of(device_.kind())) + " memory of " +
+                            (set_ == global_process_set ? "all ranks" : "process set " + std::to_string(set_.value));
+  const bool has_links_in_nodes = all_.node != nullptr && all_.rails > 1;
+  if (all_.link == nullptr)
+    log::warning(whose + " are staged through host memory: no transport carries them from device to device" +
+                 (has_links_in_nodes ? " between nodes; allreduce and adasum use those of the nodes" : ""));
+  const Config& config = maker_.config();
+  if (layout_.nodes > 1 && (config.torus_allreduce || config.hierarchical_allreduce == "1"))
+    if (const std::string why = why_no_hierarchy(); !why.empty()) log::warning(whose + " " + why);
+  log::debug("algorithms of " + whose + " by verb and size: " + maker_.selector().table(all_));
+}
+
+// Returns why allreduce is not hierarchical as the user has asked, "" if it is.
+std::string Teams::why_no_hierarchy() const {
+  if (!layout_.is_homogeneous())
+    return "are reduced without the hierarchy of HOROVOD_HIERARCHICAL_ALLREDUCE: the nodes have from " +
+           std::to_string(layout_.rails) + " to " + std::to_string(layout_.largest_node) +
+           " ranks; start as many on each";
+  if (all_.node == nullptr)
+    return "are reduced without the hierarchy of HOROVOD_HIERARCHICAL_ALLREDUCE: no transport carries them from device "
+           "to device in each node";
+  if (maker_.config().torus_allreduce && all_.rail != &device_rail_)
+    return "go between nodes over links of host memory, although HOROVOD_TORUS_ALLREDUCE is set: no transport carries "
+           "them from device to device there";
+  return "";
 }
 
 Progress Teams::fail(Error error) {
@@ -178,12 +247,12 @@ bool Teams::progresses_only_when_polled() noexcept {
 
 void Teams::abort_links_of_host(const Error& reason) noexcept {
   for (Connection& connection : connections_)
-    if (connection.link && connection.team != &all_) connection.link->abort(reason);
+    if (connection.link && !is_of_devices(*connection.team)) connection.link->abort(reason);
 }
 
-void Teams::abort_link_of_device(const Error& reason) noexcept {
+void Teams::abort_links_of_devices(const Error& reason) noexcept {
   for (Connection& connection : connections_)
-    if (connection.link && connection.team == &all_) connection.link->abort(reason);
+    if (connection.link && is_of_devices(*connection.team)) connection.link->abort(reason);
 }
 
 }  // namespace hvd::runtime

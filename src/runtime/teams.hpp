@@ -2,6 +2,11 @@
 // The teams of a process set for one kind of memory: all its ranks, its ranks on this node, and this rank's rail, with
 // the links that the transports offer. Links are made when they are first used; the world's links for host memory are
 // made at the start.
+//
+// For tensors on devices there are such teams twice: over links from device to device, and over links of host memory.
+// When the links are made, the ranks tell each other which links of devices they have: only what all have is used.
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,7 +100,7 @@ class Teams {
   bool progresses_only_when_polled() noexcept;
   void abort_links_of_host(const Error& reason) noexcept;
   // May hang in the library of the device. Any thread.
-  void abort_link_of_device(const Error& reason) noexcept;
+  void abort_links_of_devices(const Error& reason) noexcept;
   ProcessSetId set() const { return set_; }
 
  private:
@@ -106,12 +111,18 @@ class Teams {
     std::unique_ptr<transport::Link> link;
   };
   bool is_of_host() const { return device_.kind() == DeviceKind::host; }
+  bool is_of_devices(const collectives::Team& team) const {
+    return &team == &all_ || &team == &device_node_ || &team == &device_rail_;
+  }
   void add(collectives::Team& team, const std::string& name);
   transport::Transport* transport_for(const Connection& connection) const;
   bool can_do_without(const Connection& connection) const;
+  void plan_device_teams();
+  Progress agree_on_device_links();
   Progress fail(Error error);
   Status note(const Connection& connection, std::string_view transport);
-  void note_staging() const;
+  void note_way_of_devices() const;
+  std::string why_no_hierarchy() const;
 
   const TeamMaker& maker_;
   const ProcessSetId set_;
@@ -119,8 +130,12 @@ class Teams {
   LogExchange exchange_;
   const topology::Layout layout_;
   collectives::Team host_, node_, rail_;
-  collectives::Team all_;  // the team for transfers from device to device, if a transport carries them
+  // The teams for transfers from device to device, if a transport carries them.
+  collectives::Team all_, device_node_, device_rail_;
   std::vector<Connection> connections_;
+  // 1 for each of the latter two teams that has its link. What is left after the agreement, all ranks have.
+  std::array<std::int64_t, 2> device_links_{};
+  std::unique_ptr<Task> agreement_;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;
   std::size_t next_ = 0;  // index of the connection to be made next
   std::optional<Error> failure_;

@@ -110,7 +110,7 @@ TEST(SettingsFiles, show_nothing_that_only_the_jobs_processes_may_know) {
 TEST(Locks, refuse_other_values_and_name_file_line_and_whom_to_ask) {
   auto files = both(
       "contact: hpc@example.org\nsettings:\n  HOROVOD_START_TIMEOUT: 60\nlocked:\n"
-      "  - HOROVOD_START_TIMEOUT\n  - HOROVOD_HIERARCHICAL_ALLREDUCE\n  - HOROVOD_MPI\n",
+      "  - HOROVOD_START_TIMEOUT\n  - HOROVOD_CCL_CACHE\n  - HOROVOD_MPI\n",
       "");
   EXPECT_EQ(refusal(files, {{"HOROVOD_START_TIMEOUT", "60.0"}}), "");
   EXPECT_EQ(testing::missing_from(refusal(files, {{"HOROVOD_START_TIMEOUT", "61"}}),
@@ -118,7 +118,7 @@ TEST(Locks, refuse_other_values_and_name_file_line_and_whom_to_ask) {
                                    "hpc@example.org", "[HVD1004]"}),
             "");
   EXPECT_NE(refusal(files, {{"HOROVOD_MPI", "mpich"}}).find("to be unset"), std::string::npos);
-  EXPECT_EQ(refusal(files, {{"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"}}).find("notice: "), 0u)
+  EXPECT_EQ(refusal(files, {{"HOROVOD_CCL_CACHE", "1"}}).find("notice: "), 0u)
       << "what has no effect stops no script of Horovod";
 }
 

@@ -7,7 +7,7 @@ target_link_libraries(hvd_device_double PUBLIC hvd_base hvd_native GTest::gtest)
 add_library(hvd_late_device STATIC ${CMAKE_CURRENT_SOURCE_DIR}/fixtures/late_device/late_device.cpp
             ${CMAKE_CURRENT_SOURCE_DIR}/fixtures/late_device/direct_transport.cpp)
 target_link_libraries(hvd_late_device PUBLIC hvd_device_double hvd_transport)
-foreach(test IN ITEMS devices conformance runtime)
+foreach(test IN ITEMS devices collectives conformance runtime)
   if(TARGET test_${test})
     target_link_libraries(test_${test} PRIVATE hvd_late_device)
   endif()

@@ -11,21 +11,18 @@
 #include <vector>
 
 #include "collectives/registry.hpp"
-#include "devices/of_rank/devices.hpp"
+#include "devices_in_turn.hpp"
 #include "exercise.hpp"
-#include "fixtures/late_device/direct_transport.hpp"
-#include "fixtures/late_device/late_device.hpp"
 
 namespace hvd {
 namespace {
 
+using testing::DeviceLinks;
 using testing::Exercise;
 using testing::exercise;
 using testing::is_sanitized;
 using testing::LateDevice;
 using testing::Part;
-using testing::RanksInTurn;
-using testing::RankThread;
 
 // The tensors of one rank, copied to its device's memory for the time of the collective. Tensors that overlap on the
 // host also overlap on the device.
@@ -77,104 +74,61 @@ class Mirror {
   std::vector<Piece> pieces_;
 };
 
+bool has_hierarchy(DeviceLinks links) {
+  return links == DeviceLinks::in_nodes || links == DeviceLinks::in_nodes_and_on_rails;
+}
+
 class OnDevices final : public testing::Performers {
  public:
-  OnDevices(const std::vector<int>& shape, const std::string& transport, bool direct)
-      : ranks_(testing::made_up_world(shape), {transport, "inproc"}, 11, {},
-               [&](RankThread& rank) { rank.surroundings.offer(devices_for(rank)); }) {
-    for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
-      streams_.push_back(devices_[rank]->stream().value());
-      teams_.push_back(std::make_unique<collectives::Team>());
-      collectives::Team& team = *teams_.back();
-      team.group = ranks_.team(static_cast<int>(rank)).group;
-      team.selector = ranks_.selector.get();
-      team.device = devices_[rank].get();
-      team.host = &ranks_.team(static_cast<int>(rank));
-      if (!direct) continue;
-      transports_.push_back(testing::make_direct(threads_[rank]->surroundings));
-      links_.push_back((*transports_.back()->connect(team.group, "devices", threads_[rank]->exchange))->take());
-      team.link = links_.back().get();
-    }
-  }
-  bool is_connected() const { return ranks_.is_connected(); }
+  OnDevices(const std::vector<int>& shape, const std::string& transport, DeviceLinks links)
+      : ranks_(shape, transport, links), ranks_of_mean_(has_hierarchy(links) ? shape.front() : 1) {}
+  bool is_connected() const { return ranks_.ranks.is_connected(); }
 
   int size() const override { return ranks_.size(); }
   bool is_here(int) const override { return true; }
   DeviceKind device() const override { return DeviceKind::cuda; }
-  collectives::Team& team() override { return *teams_.front(); }
+  int ranks_of_mean() const override { return ranks_of_mean_; }
+  collectives::Team& team() override { return ranks_.team(0); }
   Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) override {
-    Tasks tasks;
-    for (std::size_t rank = 0; rank < teams_.size(); ++rank) {
-      Collective of_rank = collective;
-      of_rank.stream = {streams_[rank].get()};
-      tasks.push_back(algorithm.plan(of_rank, *teams_[rank]));
-    }
-    return tasks;
+    return ranks_.plan(algorithm, collective);
   }
   Progress run(Tasks& tasks, const std::vector<Part>& parts) override {
     std::vector<std::unique_ptr<Mirror>> mirrors;
-    sequence_ += 1 << 20;
-    for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
-      mirrors.push_back(std::make_unique<Mirror>(*devices_[rank], Stream{streams_[rank].get()}, parts[rank]));
-      testing::restart(*tasks[rank], mirrors[rank]->part(), Sequence{sequence_});
+    std::vector<Part> on_devices;
+    for (int rank = 0; rank < size(); ++rank) {
+      mirrors.push_back(
+          std::make_unique<Mirror>(ranks_.device(rank), ranks_.stream(rank), parts[static_cast<std::size_t>(rank)]));
+      on_devices.push_back(mirrors.back()->part());
     }
-    Progress outcome = step_until_issued(tasks);
-    for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
-      EXPECT_TRUE(devices_[rank]->wait({streams_[rank].get()}, tasks[rank]->event()));
-      mirrors[rank]->download();
+    Progress outcome = ranks_.run(tasks, on_devices);
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      EXPECT_TRUE(ranks_.device(rank).wait(ranks_.stream(rank), tasks[index]->event()));
+      mirrors[index]->download();
     }
     return outcome;
   }
   void abort() override { ranks_.abort(); }
 
   // Counts the calls that have moved data in this way.
-  std::ptrdiff_t moves(int rank, LateDevice::Entry::What what) const {
-    return std::ranges::count_if(devices_[static_cast<std::size_t>(rank)]->log(), [&](const LateDevice::Entry& entry) {
+  std::ptrdiff_t moves(int rank, LateDevice::Entry::What what) {
+    return std::ranges::count_if(ranks_.device(rank).log(), [&](const LateDevice::Entry& entry) {
       return entry.when == LateDevice::Entry::When::queued && entry.what == what;
     });
   }
 
  private:
-  // Steps the tasks until all are issued. Between the steps the devices' threads may use the processor.
-  Progress step_until_issued(Tasks& tasks) {
-    Progress outcome = Progress::done;
-    std::vector<bool> is_over(tasks.size());
-    while (std::ranges::find(is_over, false) != is_over.end()) {
-      for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
-        if (is_over[rank]) continue;
-        Progress progress = tasks[rank]->step();
-        is_over[rank] = progress != Progress::pending;
-        if (progress != Progress::failed) continue;
-        outcome = progress;
-        ranks_.abort(static_cast<int>(rank), tasks[rank]->failure());
-      }
-      std::this_thread::yield();
-    }
-    return outcome;
-  }
-  std::shared_ptr<devices::Devices> devices_for(RankThread& rank) {
-    threads_.push_back(&rank);
-    devices_.push_back(std::make_shared<LateDevice>(devices_.size() + 1, 3));
-    std::shared_ptr<devices::Device> mine = devices_.back();
-    return std::make_shared<devices::Devices>(std::span(&mine, 1));
-  }
-
-  std::vector<RankThread*> threads_;
-  std::vector<std::shared_ptr<LateDevice>> devices_;
-  RanksInTurn ranks_;
-  std::vector<std::shared_ptr<void>> streams_;
-  std::vector<std::unique_ptr<transport::Transport>> transports_;
-  std::vector<std::unique_ptr<transport::Link>> links_;
-  std::vector<std::unique_ptr<collectives::Team>> teams_;
-  std::uint64_t sequence_ = 0;
+  testing::DevicesInTurn ranks_;
+  const int ranks_of_mean_;
 };
 
 struct DeviceCase {
   std::string algorithm, transport;
   std::vector<int> shape;
+  DeviceLinks links = DeviceLinks::none;
 
   std::string name() const {
-    std::string text = algorithm + "_" + transport;
+    std::string text = (links == DeviceLinks::in_nodes_and_on_rails ? "torus" : algorithm) + "_" + transport;
     for (int ranks : shape) text += "_" + std::to_string(ranks);
     return text;
   }
@@ -182,7 +136,15 @@ struct DeviceCase {
 };
 
 std::vector<DeviceCase> device_cases() {
-  std::vector<DeviceCase> list{{"alone", "inproc", {1}}, {"native", "inproc", {2}}, {"native", "inproc", {2, 1}}};
+  constexpr auto flat = DeviceLinks::between_all, in_nodes = DeviceLinks::in_nodes,
+                 torus = DeviceLinks::in_nodes_and_on_rails;
+  std::vector<DeviceCase> list{
+      {"alone", "inproc", {1}}, {"native", "inproc", {2}, flat}, {"native", "inproc", {2, 1}, flat}};
+  for (const std::vector<int>& shape : {std::vector{2, 2}, {1, 1}, {3, 3}, {2, 2, 2, 2}, {1, 1, 1}})
+    if (!is_sanitized || shape.size() == 2) list.push_back({"hierarchical", "inproc", shape, in_nodes});
+  list.push_back({"hierarchical", "tcp", {2, 2}, in_nodes});
+  list.push_back({"hierarchical", "inproc", {2, 2}, torus});
+  list.push_back({"hierarchical", "inproc", {1, 1, 1}, torus});
   const std::vector<std::string> transports{"inproc", "shm", "tcp"};
   const std::vector<std::vector<int>> shapes{{2}, {3}, {2, 2}};
   for (std::size_t transport = 0; transport < transports.size(); ++transport)
@@ -193,7 +155,7 @@ std::vector<DeviceCase> device_cases() {
 
 class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
  protected:
-  DeviceConformance() : ranks(GetParam().shape, GetParam().transport, GetParam().algorithm == "native") {
+  DeviceConformance() : ranks(GetParam().shape, GetParam().transport, GetParam().links) {
     EXPECT_TRUE(ranks.is_connected());
     for (const collectives::Maker& maker : collectives::registry())
       if (maker.name == GetParam().algorithm) algorithm = maker.make();
@@ -207,7 +169,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceCase> {
       exercised += body(row.verb);
       if (HasFailure()) return;
     }
-    EXPECT_GE(exercised, 4) << "next to nothing was tested";
+    EXPECT_GE(exercised, GetParam().algorithm == "hierarchical" ? 1 : 4) << "next to nothing was tested";
   }
 
   OnDevices ranks;
@@ -257,6 +219,16 @@ TEST_P(DeviceConformance, one_call_moves_a_chunk_of_many_tensors_in_each_directi
   what.segments = 200;
   what.postscale = 0.5;
   ASSERT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+  if (GetParam().algorithm == "hierarchical") {
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const auto chunks = ranks.moves(rank, What::inside) / 2;
+      EXPECT_GE(chunks, 1);
+      EXPECT_EQ(ranks.moves(rank, What::inside), 2 * chunks) << "each is packed and unpacked in one call";
+      const bool is_torus = GetParam().links == DeviceLinks::in_nodes_and_on_rails;
+      for (What copy : {What::to_host, What::to_device}) EXPECT_EQ(ranks.moves(rank, copy), is_torus ? 0 : chunks);
+    }
+    return;
+  }
   const bool is_staged = GetParam().algorithm == "staged", is_alone = GetParam().algorithm == "alone";
   for (int rank = 0; rank < ranks.size(); ++rank) {
     EXPECT_EQ(ranks.moves(rank, What::to_host), is_staged ? 3 : 0);

@@ -70,8 +70,13 @@ void compare_rounded(const Buffer& found, const Buffer& expected, DataType dtype
 // The buffers of one exercise, for all ranks.
 class Stage {
  public:
-  Stage(Verb verb, const Exercise& what, int ranks, std::vector<std::int64_t> counts)
-      : verb_(verb), what_(what), ranks_(ranks), counts_(std::move(counts)), element_bytes_(size_of(what.dtype)) {}
+  Stage(Verb verb, const Exercise& what, int ranks, int ranks_of_mean, std::vector<std::int64_t> counts)
+      : verb_(verb),
+        what_(what),
+        ranks_(ranks),
+        ranks_of_mean_(static_cast<std::size_t>(ranks_of_mean)),
+        counts_(std::move(counts)),
+        element_bytes_(size_of(what.dtype)) {}
 
   std::vector<Part> fill(const Collective& collective, int batch) {
     // Every batch has other numbers, for the same tasks.
@@ -173,7 +178,7 @@ class Stage {
         std::size_t first = 0;
         for (const Segment& tensor : segments_in(nullptr, what_.dtype, what_.count, what_.segments)) {
           auto count = static_cast<std::size_t>(tensor.view.count);
-          std::vector<double> values = naive_adasum(collective, inputs_, first, count);
+          std::vector<double> values = naive_adasum(collective, inputs_, first, count, ranks_of_mean_);
           std::copy(values.begin(), values.end(), reinterpret_cast<double*>(expected.data()) + first);
           first += count;
         }
@@ -219,6 +224,7 @@ class Stage {
   const Verb verb_;
   const Exercise what_;
   const int ranks_;
+  const std::size_t ranks_of_mean_;
   std::vector<std::int64_t> counts_, begins_;
   const std::size_t element_bytes_;
   int batch_ = 0;
@@ -294,7 +300,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
   SCOPED_TRACE(context);
   if (!algorithm.cost(collective, ranks.team()).possible()) return false;
   Performers::Tasks tasks = ranks.plan(algorithm, collective);
-  Stage stage(verb, what, ranks.size(), counts);
+  Stage stage(verb, what, ranks.size(), ranks.ranks_of_mean(), counts);
   for (int batch = 0; batch < batches; ++batch) {
     std::vector<Part> parts = stage.fill(collective, batch);
     if (ranks.run(tasks, parts) != Progress::done) {

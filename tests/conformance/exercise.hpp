@@ -35,6 +35,8 @@ class Performers {
   virtual int size() const = 0;
   virtual bool is_here(int rank) const = 0;
   virtual DeviceKind device() const { return DeviceKind::host; }
+  // So many consecutive ranks give their mean to Adasum.
+  virtual int ranks_of_mean() const { return 1; }
   // The team of any rank of this process.
   virtual collectives::Team& team() = 0;
   virtual Tasks plan(const collectives::Algorithm& algorithm, const Collective& collective) = 0;

@@ -90,16 +90,16 @@ inline double epsilon_of(DataType dtype) {
                                    : 0x1p-52;
 }
 
-// Adasum of one tensor in double, never rounded. Ranks are combined to pairs, pairs to groups of four, and so on.
+// Adasum of one tensor in double, never rounded. So many consecutive ranks give their mean. Means are combined to
+// pairs, pairs to groups of four, and so on.
 inline std::vector<double> naive_adasum(const Collective& collective, const std::vector<Buffer>& inputs,
-                                        std::size_t first, std::size_t count) {
-  std::vector<std::vector<double>> groups;
-  for (const Buffer& input : inputs) {
-    groups.emplace_back();
-    for (std::size_t at = first; at < first + count; ++at)
-      groups.back().push_back(load(collective.dtype, input.data() + at * size_of(collective.dtype)) *
-                              collective.prescale);
-  }
+                                        std::size_t first, std::size_t count, std::size_t ranks_of_mean = 1) {
+  std::vector<std::vector<double>> groups(inputs.size() / ranks_of_mean, std::vector<double>(count));
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+    for (std::size_t at = 0; at < count; ++at)
+      groups[rank / ranks_of_mean][at] +=
+          load(collective.dtype, inputs[rank].data() + (first + at) * size_of(collective.dtype)) * collective.prescale /
+          static_cast<double>(ranks_of_mean);
   for (; groups.size() > 1; groups.resize(groups.size() / 2))
     for (std::size_t group = 0; group < groups.size() / 2; ++group) {
       std::vector<double>&a = groups[2 * group], &b = groups[2 * group + 1], sum(count);

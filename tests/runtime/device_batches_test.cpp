@@ -28,7 +28,7 @@ using namespace rigs;
 struct Way {
   std::string name;
   std::vector<int> shape;
-  bool is_direct = false, has_net = false;
+  bool is_direct = false, has_net = false, is_direct_in_nodes = false;
   int ranks() const { return std::accumulate(shape.begin(), shape.end(), 0); }
   friend void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 };
@@ -38,7 +38,10 @@ class DeviceBatches : public ::testing::TestWithParam<Way> {
   void run(const std::function<void(DeviceRig&, int rank)>& program) {
     Ensemble ensemble(made_up_world(GetParam().shape));
     ensemble.config.network_interfaces = "lo";
-    with_devices(ensemble, GetParam().is_direct, program, GetParam().has_net);
+    if (GetParam().is_direct_in_nodes) ensemble.config.hierarchical_allreduce = "1";
+    with_devices(ensemble, GetParam().is_direct, program, GetParam().has_net, false, [](Runtime::Parts& parts) {
+      if (GetParam().is_direct_in_nodes) parts.transports = {hvd::testing::direct_in_nodes};
+    });
   }
   int ranks() const { return GetParam().ranks(); }
 };
@@ -46,7 +49,8 @@ INSTANTIATE_TEST_SUITE_P(of, DeviceBatches,
                          ::testing::Values(Way{"one_rank", {1}}, Way{"staged_over_shm", {3}}, Way{"direct", {3}, true},
                                            Way{"staged_over_tcp", {1, 1, 1}, false, true},
                                            Way{"staged_over_tcp_and_shm", {2, 1}, false, true},
-                                           Way{"staged_over_two_rails", {2, 2}, false, true}),
+                                           Way{"staged_over_two_rails", {2, 2}, false, true},
+                                           Way{"hierarchical", {2, 2}, false, true, true}),
                          [](const auto& way) { return way.param.name; });
 
 TEST_P(DeviceBatches, reduce_in_place_and_out_of_place_with_a_stream_and_without) {
@@ -514,6 +518,7 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
   for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 1, 1}}) {
     Ensemble ensemble(made_up_world(shape));
     ensemble.config.network_interfaces = "lo";
+    ensemble.config.hierarchical_allreduce = "1";
     std::barrier all_did(ensemble.world.size());  // a rank that leaves ends the job
     run_ranks(ensemble, [&](RankThread& thread) {
       auto device = std::make_shared<LateDevice>(5);
@@ -527,6 +532,7 @@ TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
       parts.threads = ensemble.hub;
       parts.devices = {device};
       if (shape.size() == 1) parts.net.reset();
+      else parts.transports = {hvd::testing::direct_in_nodes};
       auto runtime = Runtime::start(std::move(parts), Deadline::after(patience));
       ASSERT_TRUE(runtime) << runtime.error().message;
       auto set = (*runtime)->add_process_set({Rank{0}, Rank{2}});

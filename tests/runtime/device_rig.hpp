@@ -131,9 +131,10 @@ inline std::vector<float> sum_of(int ranks, std::size_t count) {
 }
 
 inline void with_devices(Ensemble& ensemble, bool is_direct, const std::function<void(DeviceRig&, int rank)>& program,
-                         bool has_net = false, bool has_loss = false) {
+                         bool has_net = false, bool has_loss = false,
+                         const std::function<void(Runtime::Parts&)>& change = nullptr) {
   run_ranks(ensemble, [&](RankThread& thread) {
-    DeviceRig rig(ensemble, thread, is_direct, has_net);
+    DeviceRig rig(ensemble, thread, is_direct, has_net, change);
     if (rig.runtime) program(rig, thread.rank().value);
     rig.runtime.reset();
     devices::finish(*rig.device, rig.stream);

@@ -17,11 +17,19 @@ inline int ranks_per_node(const Team& team) {
   return (team.size() + team.nodes - 1) / team.nodes;
 }
 
-// A team on several nodes has the network's costs, and the ranks of a node share its adapter.
+// The ranks of a node that send at the same time share its adapter.
+inline MessageCost network_cost(int ranks_on_node) {
+  return {3.0e-6, static_cast<double>(ranks_on_node) / 10e9};
+}
+
+// A team on several nodes has the network's costs.
 inline MessageCost message_cost(const Team& team) {
   if (team.node == nullptr) return {1.0e-6, 1.0 / 8e9};
-  return {3.0e-6, static_cast<double>(ranks_per_node(team)) / 10e9};
+  return network_cost(ranks_per_node(team));
 }
+
+// A copy between a device and the host, in one direction, and a move in the device's own memory.
+inline constexpr MessageCost bus{10e-6, 1.0 / 12e9}, device_memory{3e-6, 1.0 / 300e9};
 
 inline double bytes_of(const Collective& collective) {
   return static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));

@@ -57,6 +57,9 @@ Selector::Selector() : overrides_(verbs().size(), nullptr) {
 Result<std::unique_ptr<Selector>> Selector::make(const Config& config) {
   std::unique_ptr<Selector> selector(new Selector());
   HVD_RETURN_IF_ERROR(selector->read_overrides(config.algorithm));
+  selector->hierarchical_allreduce_ = config.hierarchical_allreduce;
+  selector->torus_allreduce_ = config.torus_allreduce;
+  selector->hierarchical_allgather_ = config.hierarchical_allgather;
   return selector;
 }
 
@@ -96,9 +99,10 @@ Status Selector::read_overrides(std::string_view text) {
 }
 
 Selector::Choice Selector::cheapest(const Collective& collective, const Team& team, std::string_view order,
-                                    bool must_be_fixed) const {
+                                    bool must_be_fixed, const Algorithm* avoided) const {
   Choice best;
   for (const auto& algorithm : algorithms_) {
+    if (algorithm.get() == avoided) continue;
     Cost cost = algorithm->cost(collective, team);
     if (!cost.possible() || (must_be_fixed && !cost.fixed_order)) continue;
     if (!order.empty() && algorithm->addition_order(collective, team) != order) continue;
@@ -107,27 +111,49 @@ Selector::Choice Selector::cheapest(const Collective& collective, const Team& te
   return best;
 }
 
+Selector::Wanted Selector::wanted_on_device(const Collective& collective, const Team& team) const {
+  if (collective.device == DeviceKind::host || team.nodes < 2) return {};
+  if (collective.verb == Verb::allgather && hierarchical_allgather_)
+    return {named("staged"), nullptr, "HOROVOD_HIERARCHICAL_ALLGATHER=1"};
+  if (collective.verb != Verb::allreduce) return {};
+  if (torus_allreduce_) return {named("hierarchical"), nullptr, "HOROVOD_TORUS_ALLREDUCE=1"};
+  if (hierarchical_allreduce_.empty()) return {};
+  if (hierarchical_allreduce_ == "1") return {named("hierarchical"), nullptr, "HOROVOD_HIERARCHICAL_ALLREDUCE=1"};
+  return {nullptr, named("hierarchical"), "HOROVOD_HIERARCHICAL_ALLREDUCE=0"};
+}
+
 Selector::Choice Selector::decide(const Collective& collective, const Team& team) const {
   if (const Algorithm* asked = overrides_[static_cast<std::size_t>(collective.verb)])
     if (Cost cost = asked->cost(collective, team); cost.possible()) return {asked, cost, "HOROVOD_ALGORITHM"};
+  const Wanted wanted = wanted_on_device(collective, team);
+  if (wanted.algorithm != nullptr)
+    if (Cost cost = wanted.algorithm->cost(collective, team); cost.possible())
+      return {wanted.algorithm, cost, wanted.knob};
+  Choice choice = by_cost(collective, team, wanted.avoided);
+  return choice.algorithm == nullptr && wanted.avoided != nullptr ? by_cost(collective, team, nullptr) : choice;
+}
+
+Selector::Choice Selector::by_cost(const Collective& collective, const Team& team, const Algorithm* avoided) const {
   if (!reduces(collective.verb) || !is_floating(collective.dtype)) {
-    Choice choice = cheapest(collective, team, {}, false);
+    Choice choice = cheapest(collective, team, {}, false, avoided);
     choice.reason = "smallest cost; nothing is rounded";
     return choice;
   }
   Collective reference = collective;
   reference.count = reference_bytes / static_cast<std::int64_t>(size_of(collective.dtype));
-  bool is_fixed = true;
-  Choice leader = cheapest(reference, team, {}, true);
-  if (leader.algorithm == nullptr) {
-    is_fixed = false;
-    leader = cheapest(reference, team, {}, false);
-  }
+  const bool is_on_device = collective.device != DeviceKind::host;
+  Choice leader = cheapest(reference, team, {}, !is_on_device, avoided);
+  if (leader.algorithm == nullptr) leader = cheapest(reference, team, {}, false, avoided);
   if (leader.algorithm == nullptr) return leader;
-  Choice choice = cheapest(collective, team, leader.algorithm->addition_order(reference, team), is_fixed);
+  const bool is_fixed = leader.cost.fixed_order;
+  const bool keeps_order = is_fixed || !is_on_device || collective.verb == Verb::adasum;
+  Choice choice =
+      cheapest(collective, team, keeps_order ? leader.algorithm->addition_order(reference, team) : std::string_view{},
+               is_fixed, avoided);
   if (choice.algorithm == nullptr) choice = leader;
-  choice.reason =
-      is_fixed ? "smallest cost among those of its addition order" : "no algorithm has a fixed addition order";
+  choice.reason = is_fixed       ? "smallest cost among those of its addition order"
+                  : is_on_device ? "smallest cost; at one megabyte no fixed addition order is cheaper"
+                                 : "no algorithm has a fixed addition order";
   return choice;
 }
 
@@ -153,17 +179,33 @@ std::string Selector::explain(const Collective& collective, const Team& team) co
     text += "order: " + std::string(choice.algorithm->addition_order(collective, team));
     text += choice.cost.fixed_order ? "; " : ", bits may change with fusion; ";
   }
-  text += "about " + std::string(cost) + ")";
+  text += "about " + std::string(cost);
+  if (collective.device != DeviceKind::host) text += costs_of_others(collective, team, choice.algorithm);
+  text += ")";
+  const Wanted wanted = wanted_on_device(collective, team);
+  if (wanted.algorithm != nullptr && wanted.algorithm != choice.algorithm)
+    text += std::string("  [") + wanted.knob + ": " + wanted.algorithm->name() + " cannot do this over this team]";
   const Algorithm* asked = overrides_[static_cast<std::size_t>(collective.verb)];
   if (asked != nullptr && asked != choice.algorithm)
     text += "  [" + std::string(asked->name()) + " was asked for, but cannot do this over this team]";
   return text;
 }
 
+std::string Selector::costs_of_others(const Collective& collective, const Team& team, const Algorithm* chosen) const {
+  std::string text;
+  for (const auto& algorithm : algorithms_) {
+    const Cost cost = algorithm->cost(collective, team);
+    if (algorithm.get() == chosen || !cost.possible()) continue;
+    char other[64];
+    std::snprintf(other, sizeof other, ", %s %.1f us", algorithm->name(), cost.seconds * 1e6);
+    text += other;
+  }
+  return text;
+}
+
 std::string Selector::table(const Team& team, DataType dtype) const {
   std::string text = counted(team.size(), "rank");
-  if (team.node != nullptr)
-    text += " on " + std::to_string(team.nodes) + " nodes, " + std::to_string(team.rails) + " rails";
+  if (team.nodes > 1) text += " on " + std::to_string(team.nodes) + " nodes, " + std::to_string(team.rails) + " rails";
   text += ", " + std::string(name_of(dtype)) + "\n";
   for (const VerbRow& row : verbs()) {
     if (!row.moves_data()) continue;
@@ -171,6 +213,7 @@ std::string Selector::table(const Team& team, DataType dtype) const {
       Collective collective;
       collective.verb = row.verb;
       collective.dtype = dtype;
+      if (team.device != nullptr) collective.device = team.device->kind();
       collective.count = row.has_tensor() ? bytes / static_cast<std::int64_t>(size_of(dtype)) : 0;
       char beginning[40];
       std::snprintf(beginning, sizeof beginning, "  %-13s %8s  ", row.name,
@@ -179,7 +222,7 @@ std::string Selector::table(const Team& team, DataType dtype) const {
       if (!row.has_tensor()) break;
     }
   }
-  if (team.node != nullptr) {
+  if (team.node != nullptr && team.device == nullptr) {
     text += "stages of hierarchical, inside the node: " + (team.node->size() > 1 ? table(*team.node, dtype) : "none\n");
     if (team.rail != nullptr) text += "stages of hierarchical, along a rail: " + table(*team.rail, dtype);
   }

@@ -24,6 +24,13 @@ namespace hvd::collectives {
 //       "native"         only native (in shared memory: rank order)
 //       "hierarchical"   only hierarchical: a team on several nodes never alternates between it and the others
 //     An order that is not fixed is taken only if there is no other, or by rule 1.
+//  4. For tensors on devices, what a link does itself mostly has no fixed order, but is fast. So the cheapest algorithm
+//     at one megabyte leads, whatever its order is. If its order is fixed, rule 3 goes on from there; if not, the size
+//     of each batch decides among all algorithms. Adasum's result depends on whether the ranks of a node give their
+//     mean to it (hierarchical), so its order is always kept.
+//  5. Tensors on devices: HOROVOD_HIERARCHICAL_ALLREDUCE=1 takes hierarchical for allreduce where it is possible, 0
+//     never where something else is; HOROVOD_TORUS_ALLREDUCE=1 implies 1; HOROVOD_HIERARCHICAL_ALLGATHER=1 stages
+//     allgather, since that of host memory is hierarchical.
 // The choice is a pure function of values that are equal on all ranks of the team. Thread-safe after make().
 class Selector {
  public:
@@ -48,12 +55,24 @@ class Selector {
   };
   Selector();
   Status read_overrides(std::string_view text);
+  // What the knobs about hierarchy want for a collective on a device.
+  struct Wanted {
+    const Algorithm* algorithm = nullptr;  // the one to be taken if it is possible
+    const Algorithm* avoided = nullptr;    // the one to be taken only if there is no other
+    const char* knob = "";
+  };
+  Wanted wanted_on_device(const Collective& collective, const Team& team) const;
   Choice decide(const Collective& collective, const Team& team) const;
+  Choice by_cost(const Collective& collective, const Team& team, const Algorithm* avoided) const;
   // Returns the cheapest algorithm with the given addition order. With an empty order, any order is allowed.
-  Choice cheapest(const Collective& collective, const Team& team, std::string_view order, bool must_be_fixed) const;
+  Choice cheapest(const Collective& collective, const Team& team, std::string_view order, bool must_be_fixed,
+                  const Algorithm* avoided) const;
+  std::string costs_of_others(const Collective& collective, const Team& team, const Algorithm* chosen) const;
   const Algorithm* named(std::string_view name) const;
 
   std::vector<std::unique_ptr<Algorithm>> algorithms_;
+  std::string hierarchical_allreduce_;  // the knobs of rule 5
+  bool torus_allreduce_ = false, hierarchical_allgather_ = false;
   std::vector<const Algorithm*> overrides_;  // the user's algorithm for each verb; null if the user asked for none
 };
 

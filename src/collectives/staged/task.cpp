@@ -23,9 +23,6 @@ namespace {
 
 using devices::Device;
 
-// The size of one slot. A copy over a bus takes longer to begin than 64 KB take to travel over it.
-constexpr std::size_t chunk_bytes = 512 << 10;
-
 // Returns the collective in host memory for one chunk.
 Collective on_host(const Collective& collective) {
   Collective host = collective;
