@@ -22,7 +22,7 @@ using hvd::testing::Ensemble;
 using hvd::testing::LateDevice;
 using hvd::testing::RankThread;
 
-inline constexpr auto patience = std::chrono::seconds(20);
+inline constexpr auto patience = std::chrono::seconds(60);  // processors may be shared with many programs
 
 // A rank's runtime with a device, and a stream of the program on this device.
 class DeviceRig {
