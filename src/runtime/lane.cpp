@@ -82,7 +82,15 @@ bool Lane::step() {
     if (refusal_) return refuse();
     if (failure_) return true;
   }
-  const Progress progress = task_->step();
+  Progress progress = task_->step();
+  if (progress == Progress::done && stage_ == Stage::sizes) {
+    began = true;
+    begin_data();
+    if (refusal_) return refuse();
+    if (failure_) return true;
+    // At once: if this rank ends next, what the restart has queued on a device needs its event.
+    progress = task_->step();
+  }
   const bool has_passed =
       stage_ == Stage::data && progress != Progress::failed && task_->has_launched() && pass_turnstile();
   switch (progress) {
@@ -94,13 +102,8 @@ bool Lane::step() {
       failure_ = task_->failure();
       return true;
     case Progress::issued: issue(); return true;
-    case Progress::done: break;
+    case Progress::done: finish(nullptr); return true;
   }
-  if (stage_ == Stage::sizes) {
-    begin_data();
-    return refusal_ ? refuse() : true;  // otherwise failure_ may be set
-  }
-  finish(nullptr);
   return true;
 }
 

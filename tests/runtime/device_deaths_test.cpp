@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -81,6 +83,40 @@ void leave(devices::Memory memory) {
   left.push_back(std::move(memory));
 }
 
+// Reports a loss when the first batch begins.
+class Messenger final : public Observer {
+ public:
+  std::atomic<Runtime*> runtime{nullptr};
+  void started(Sequence, std::string_view, std::string_view) override {
+    if (Runtime* told = runtime.exchange(nullptr)) told->report_lost(Rank{1});
+  }
+};
+
+// The batch has exchanged sizes and is on the device, where it does not end without the other rank.
+TEST(DeathOnDevices, leaves_a_result_of_the_runtime_to_the_batch_until_that_has_ended) {
+  Ensemble ensemble(made_up_world({2}));
+  Messenger messenger;
+  with_devices(
+      ensemble, true,
+      [&](DeviceRig& rig, int rank) {
+        devices::Memory rows = rig.upload(part_of(rank, 100));
+        if (rank == 0) messenger.runtime = rig.runtime.get();
+        else rig.device->hold(rig.stream);
+        auto handle = rig.start({{"rows", Verb::allgather, {4, 25}, rows.data(), nullptr}});
+        ASSERT_TRUE(handle) << handle.error().message;
+        EXPECT_NE(first_error(rig), "");
+        const std::string error = rig.finish(*handle);
+        EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+        if (rank == 1) rig.device->let_go(rig.stream);
+        leave(std::move(rows));
+        EXPECT_TRUE(rig.device->engine().sleep_until_idle(0));
+      },
+      false, true,
+      [&](Runtime::Parts& parts) {
+        if (parts.world.rank == Rank{0}) parts.observers = {&messenger};
+      });
+}
+
 // What the job leaves on the device stays there, since a call may go on at any time. So the test looks at nothing else.
 TEST(DeathOnDevices, names_a_device_that_does_not_let_go_and_the_rank_ends_all_the_same) {
   using Call = hvd::testing::Engine::Call;
@@ -88,7 +124,7 @@ TEST(DeathOnDevices, names_a_device_that_does_not_let_go_and_the_rank_ends_all_t
     for (bool is_staged_too : {false, true}) {
       Ensemble ensemble(made_up_world({2}));
       ensemble.config.peer_timeout_s = 0.1;
-      std::barrier all_ready(2), all_ended(2);
+      std::barrier all_ready(2), all_told(2), all_ended(2);
       run_ranks(ensemble, [&](RankThread& thread) {
         DeviceRig rig(ensemble, thread, true, false);
         ASSERT_TRUE(rig.runtime);
@@ -104,12 +140,15 @@ TEST(DeathOnDevices, names_a_device_that_does_not_let_go_and_the_rank_ends_all_t
         }
         all_ready.arrive_and_wait();
         if (rank == 0) {
+          // The engine has begun the last batch before it reads of the loss.
+          while (rig.runtime->counters().batches.get() < (is_staged_too ? 2u : 3u)) std::this_thread::yield();
           rig.device->engine().hang(hangs);
           rig.runtime->report_lost(Rank{1});
           const std::string text = first_error(rig);
           for (const char* word : {"rank 1", "cuda device 0 did not let go"})
             EXPECT_NE(text.find(word), std::string::npos) << text;
         }
+        all_told.arrive_and_wait();  // a rank that leaves ends the job
         rig.runtime.reset();
         all_ended.arrive_and_wait();
         leave(std::move(data));

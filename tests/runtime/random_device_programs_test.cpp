@@ -56,7 +56,9 @@ class Player {
   void play() {
     for (std::size_t number = 0; number < program_.rounds.size() && !is_over_; ++number) {
       is_last_ = number + 1 == program_.rounds.size();
-      if (may_fail()) run({"all are here", Verb::barrier, {}, nullptr, nullptr, false, DeviceKind::host});
+      // A rank that joins ends what others have not started and it has not waited for, in whichever round that was.
+      const bool has_joins = !program_.rounds[number].joined.empty();
+      if (may_fail() || has_joins) run({"all are here", Verb::barrier, {}, nullptr, nullptr, false, DeviceKind::host});
       play(program_.rounds[number], number);
     }
     // A rank that has not waited for everything may not end the job before all have started the same.
