@@ -140,6 +140,7 @@ constexpr Row rows[] = {
     {"HOROVOD_CUDA_DRIVER", path, "", "file of NVIDIA's driver library; default: libcuda.so.1, where the loader finds it"},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel copies the tensors of a batch; 0: they are copied one by one, the way out where no kernel can be loaded"},
     {"HOROVOD_GPU_ROOT", path, "", "folder in which proc/driver/nvidia and dev are looked for, for tests; default: those of the system"},
+    {"HOROVOD_FAKE_NODE", text, "", "for tests: ranks with other values are on other nodes, though they share a machine"},
     {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation is, for build scripts"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},

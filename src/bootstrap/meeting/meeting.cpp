@@ -134,6 +134,7 @@ Member introduce_myself(const Environment& environment, std::string address) {
   std::string given = environment.get("HOROVOD_HOSTNAME").value_or("");
   me.host = given.empty() ? posix::host_name() : given;
   me.node = posix::node_id();
+  if (auto fake = environment.get("HOROVOD_FAKE_NODE")) me.node += "/" + *fake;
   me.pid = ::getpid();
   me.process_space = posix::process_space();
   me.address = std::move(address);

@@ -6,9 +6,6 @@ namespace hvd::collectives::hierarchical {
 
 namespace {
 
-// The sequence number of a stage's task contains the batch's number. Its low bits are the task's position in the order
-// of its link.
-constexpr int bits_for_place = 24;
 constexpr std::array stages{Stage::first, Stage::middle, Stage::last};
 
 }  // namespace
@@ -63,8 +60,7 @@ std::optional<Turn> Pipeline::next_on_rail() {
 }
 
 Turn Pipeline::turn_of(Stage stage, std::int64_t chunk, std::int64_t place) const {
-  return {stage, chunk, static_cast<std::size_t>(chunk) % track_count,
-          Sequence{(sequence_.value << bits_for_place) + static_cast<std::uint64_t>(place)}};
+  return {stage, chunk, static_cast<std::size_t>(chunk) % track_count, sequence_of_place(sequence_, place)};
 }
 
 void Pipeline::started(const Turn& turn, Task* task) {

@@ -23,6 +23,13 @@ struct Turn {
   Sequence place;     // the sequence number with which the stage's task is restarted
 };
 
+// The sequence number of a stage's task contains the batch's number. Its low bits are the task's place in the order of
+// its link.
+constexpr Sequence sequence_of_place(Sequence batch, std::int64_t place) {
+  constexpr int bits_for_place = 24;
+  return Sequence{(batch.value << bits_for_place) + static_cast<std::uint64_t>(place)};
+}
+
 // On all ranks the tasks of a link are restarted in the same order, even if they become ready in another order:
 //  1. On the node: first the first stages of as many chunks as there are tracks. Then alternately the last stage of the
 //     next chunk, and the first stage of the chunk that takes over its track. Then the remaining last stages.

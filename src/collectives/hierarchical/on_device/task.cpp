@@ -30,6 +30,7 @@
 #include "collectives/hierarchical/on_device/cut.hpp"
 #include "collectives/hierarchical/on_device/estimate.hpp"
 #include "collectives/hierarchical/on_device/slots.hpp"
+#include "collectives/hierarchical/pipeline.hpp"
 #include "collectives/schedule/adasum_task.hpp"
 #include "collectives/schedule/stage_tasks.hpp"
 #include "collectives/selection/selector.hpp"
@@ -41,9 +42,6 @@ namespace {
 using devices::Device;
 using devices::Move;
 using devices::Treatment;
-
-// The sequence number of a stage contains the batch's number. See hierarchical/pipeline.cpp.
-constexpr int bits_for_place = 24;
 
 class OnDevice final : public Task {
  public:
@@ -355,8 +353,7 @@ class OnDevice final : public Task {
     on_host_.clear();
     for (const PieceOfChunk& piece : cut_.pieces(set_off_))
       on_host_.push_back(segment(way.on_host.data() + bytes(piece.place), piece.share));
-    rails_[index_of(set_off_)]->restart(
-        on_host_, on_host_, Sequence{(sequence_.value << bits_for_place) + static_cast<std::uint64_t>(set_off_)});
+    rails_[index_of(set_off_)]->restart(on_host_, on_host_, sequence_of_place(sequence_, set_off_));
     is_reduced_[index_of(set_off_)] = false;
     ++set_off_;
     return true;
