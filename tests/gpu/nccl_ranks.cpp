@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -190,6 +192,8 @@ class Program {
       scatter(static_cast<std::int64_t>(size()) * 500 + 1);
     });
     check("alltoall", [&] { exchange(); });
+    check("process_sets_at_the_same_time", [&] { reduce_in_sets(); });
+    check("a_rank_that_has_joined", [&] { join(); });
   }
 
   void measure();
@@ -230,7 +234,8 @@ class Program {
 
   // ---- operations
   hvd_op_description describe(const std::string& name, hvd_verb verb, hvd_dtype dtype, const std::int64_t& count) {
-    hvd_op_description description = hvd::testing::allreduce_of(name.c_str(), count, dtype, HVD_SUM);
+    const char* const kept = names_.insert(name).first->c_str();
+    hvd_op_description description = hvd::testing::allreduce_of(kept, count, dtype, HVD_SUM);
     description.verb = verb;
     description.device = HVD_CUDA;
     description.device_ordinal = ordinal_;
@@ -367,6 +372,66 @@ class Program {
     expect(result_of(handle, expected.size(), types[0]), expected);
   }
 
+  // Each rank is in two or three sets, with a communicator for each: the ranks from k on, for each k.
+  void reduce_in_sets() {
+    constexpr std::int64_t count = 2000;
+    struct OneSet {
+      int id;
+      std::vector<int> ranks;
+      std::unique_ptr<Array> array;
+    };
+    std::vector<OneSet> sets;
+    for (int first = 0; first + 1 < size(); ++first) {
+      OneSet set{0, {}, nullptr};
+      for (int member = first; member < size(); ++member) set.ranks.push_back(member);
+      if (first == 0) set.ranks.pop_back();
+      if (set.ranks.size() < 2) continue;
+      horovod::check(hvd_add_process_set(job_.get(), set.ranks.data(), set.ranks.size(), &set.id));
+      if (std::ranges::find(set.ranks, rank()) == set.ranks.end()) continue;
+      set.array = std::make_unique<Array>(count * 4);
+      sets.push_back(std::move(set));
+    }
+    for (int round = 0; round < 3; ++round) {
+      std::vector<horovod::Handle> handles;
+      for (const OneSet& set : sets) {
+        upload(numbers(count, rank(), static_cast<std::size_t>(set.id)), HVD_FLOAT32, 4, set.array->data());
+        hvd_op_description description =
+            describe("in set " + std::to_string(set.id), HVD_ALLREDUCE, HVD_FLOAT32, count);
+        description.process_set = set.id;
+        handles.push_back(start({prepare(description, set.array->data(), set.array->data())}));
+      }
+      for (const horovod::Handle& handle : handles) handle.wait();
+      for (const OneSet& set : sets) {
+        Doubles expected(count);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          for (const int member : set.ranks) expected[i] += number(i + static_cast<std::size_t>(set.id), member);
+        expect(read(set.array->data(), count, HVD_FLOAT32, 4), expected);
+      }
+    }
+  }
+  // Zeros take the place of the last rank's tensors.
+  void join() {
+    constexpr std::int64_t count = 3000;
+    hvd_op_description last{};
+    last.struct_size = sizeof last;
+    last.name = "join";
+    last.verb = HVD_JOIN;
+    last.prescale = last.postscale = 1.0;
+    const Array array(count * 4);
+    if (rank() + 1 < size()) {
+      upload(numbers(count, rank()), HVD_FLOAT32, 4, array.data());
+      start({prepare(describe("while one has joined", HVD_ALLREDUCE, HVD_FLOAT32, count), array.data(), array.data())})
+          .wait();
+      Doubles expected(count);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        for (int other = 0; other + 1 < size(); ++other) expected[i] += number(i, other);
+      expect(read(array.data(), count, HVD_FLOAT32, 4), expected);
+    }
+    hvd_op* op = nullptr;
+    horovod::check(hvd_prepare(job_.get(), &last, &op));
+    start({hvd_use_of(op, nullptr, nullptr)}).wait();
+  }
+
   double time_of_ours(std::size_t bytes, int times, double& host);
   double time_of_bare(std::size_t bytes, int times, bool is_blocking, double& host);
 
@@ -374,6 +439,7 @@ class Program {
   int ordinal_ = 0;
   hvd::cuda::StreamHandle stream_ = nullptr;
   bool has_failed_ = false;
+  std::set<std::string> names_;
 };
 
 // ---- measurements: microseconds for one operation
@@ -516,6 +582,7 @@ int main(int count, char** arguments) {
   const std::string host = "rank of process " + std::to_string(::getpid());
   ::setenv("NCCL_HOSTID", host.c_str(), 0);
   ::setenv("HOROVOD_NCCL", "1", 0);
+  ::setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 0);
   try {
     bool has_failed = false;
     for (int round = 0; round < 2; ++round) {  // the second start finds everything as the first one did
