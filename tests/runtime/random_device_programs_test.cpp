@@ -1,5 +1,6 @@
 // Random programs on late devices, compared with a naive model: verbs, sets, streams, groups, drops, joins and deaths
-// in any mixture, on one to four nodes. HVD_RANDOM_PROGRAMS="FIRST LAST" runs the programs with these seeds.
+// in any mixture, on one to four nodes, a third of them with the hierarchy on devices. HVD_RANDOM_PROGRAMS="FIRST LAST"
+// runs the programs with these seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -259,9 +260,14 @@ void run_program(std::uint64_t seed) {
   const Program program(seed);
   Ensemble ensemble(hvd::testing::made_up_world(program.shape));
   ensemble.config.network_interfaces = "lo";
+  if (program.is_hierarchical) ensemble.config.hierarchical_allreduce = "1";
+  ensemble.config.torus_allreduce = program.is_torus;
   with_devices(
       ensemble, program.is_direct, [&](DeviceRig& rig, int rank) { Player(program, seed, rig, rank).play(); },
-      program.shape.size() > 1, program.victim.has_value());
+      program.shape.size() > 1, program.victim.has_value(),
+      [&](Runtime::Parts& parts) {
+        if (program.is_hierarchical && !program.is_direct) parts.transports = {hvd::testing::direct_in_nodes};
+      });
   for (const hvd::testing::Finding& finding : hvd::testing::take_findings())
     ADD_FAILURE() << "program " << seed << (program.victim ? ", with a loss" : "") << ": " << finding.text();
 }

@@ -42,6 +42,8 @@ struct Slot {
 struct Program {
   std::vector<int> shape;
   bool is_direct = false, has_separate_thread = false;
+  // Allreduce goes along nodes and rails, which have equal lengths. The torus has links of devices on the rails, too.
+  bool is_hierarchical = false, is_torus = false;
   std::vector<std::vector<int>> sets;  // the first one is the world
   std::vector<Slot> slots;
   struct Round {
@@ -68,6 +70,9 @@ struct Program {
     for (int nodes = 1 + dice.below(4); nodes > 0; --nodes) shape.push_back(1 + dice.below(2));
     if (shape.size() == 1) shape[0] = 1 + dice.below(4);
     is_direct = dice.one_in(2);
+    is_hierarchical = dice.one_in(3);
+    is_torus = is_hierarchical && is_direct && dice.one_in(2);
+    if (is_hierarchical) shape.assign(static_cast<std::size_t>(2 + dice.below(3)), 1 + dice.below(2));
     has_separate_thread = dice.one_in(2);
     sets.emplace_back(static_cast<std::size_t>(ranks()));
     std::iota(sets[0].begin(), sets[0].end(), 0);
