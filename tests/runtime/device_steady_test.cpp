@@ -77,12 +77,15 @@ class Program {
 // Batches differ with timing, and capacities grow until the largest batch fits. Therefore one window without anything
 // new is enough.
 TEST(DeviceLanes, allocate_nothing_and_plan_nothing_in_the_steady_state) {
-  for (int size : {1, 2}) {
-    Ensemble ensemble(testing::made_up_world({size}));
-    std::barrier meeting(size);
+  for (const std::vector<int>& shape : {std::vector{1}, {2}, {1, 1}}) {
+    Ensemble ensemble(testing::made_up_world(shape));
+    ensemble.config.network_interfaces = "lo";
+    ensemble.config.hierarchical_allreduce = "1";  // between the two nodes
+    std::barrier meeting(ensemble.world.size());
     std::size_t before = 0, allocations = 1;
     run_ranks(ensemble, [&](RankThread& thread) {
       Runtime::Parts parts;
+      if (shape.size() > 1) parts.net = ensemble.take_listener(thread.rank());
       parts.world = ensemble.world;
       parts.world.rank = thread.rank();
       parts.config = ensemble.config;
@@ -91,7 +94,7 @@ TEST(DeviceLanes, allocate_nothing_and_plan_nothing_in_the_steady_state) {
       auto device = std::make_shared<PromptDevice>();
       parts.devices = {device};
       auto runtime = Runtime::start(std::move(parts), Deadline::after(std::chrono::seconds(20)));
-      ASSERT_TRUE(runtime);
+      ASSERT_TRUE(runtime) << runtime.error().message;
       Program program(**runtime, {device.get()});
       std::int64_t plans = 0, planned = 0, strings = 0, sent = 0;
       for (int window = 0; window < 20; ++window) {
@@ -107,7 +110,7 @@ TEST(DeviceLanes, allocate_nothing_and_plan_nothing_in_the_steady_state) {
         planned = (*runtime)->counters().plans.get() - plans;
         sent = (*runtime)->counters().requests_sent.get() - strings;
       }
-      EXPECT_EQ(allocations, 0u);
+      EXPECT_EQ(allocations, 0u) << "on " << shape.size() << " nodes";
       EXPECT_EQ(planned, 0);
       EXPECT_EQ(sent, 0);
     });
