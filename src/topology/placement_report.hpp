@@ -1,5 +1,6 @@
 #pragma once
 // What was decided for a rank, for logs and --explain.
+#include <span>
 #include <string>
 
 #include "topology/machine.hpp"
@@ -10,5 +11,10 @@ namespace hvd::topology {
 // Returns text such as "GPU 0 (0000:07:00.0), cpus 24-31 (8 cores, NUMA node 3), memory of NUMA node 3, network device
 // hsn1".
 std::string describe_placement(const Machine& machine, const RankPlacement& place);
+
+// Returns what is known without the driver of the links between the ranks' GPUs, such as "links by PCIe: GPUs 0, 1 near
+// NUMA node 0; GPUs 2, 3 near NUMA node 1; NVLink is unknown here, …". "" for fewer than two GPUs. The ranks have one
+// list of GPUs.
+std::string describe_gpu_links(const Machine& machine, std::span<const RankPlacement> ranks);
 
 }  // namespace hvd::topology

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "topology/fixture_machines.hpp"
+#include "topology/placement_report.hpp"
 
 namespace hvd::topology {
 namespace {
@@ -272,6 +273,18 @@ TEST(Placement, refuses_a_gpu_for_two_ranks_where_there_are_enough) {
   EXPECT_EQ(why_not(request), why);
   request.sharing = GpuSharing::always;
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Placement, tells_of_links_between_gpus_what_is_known_without_the_driver) {
+  auto links = [](const PlacementRequest& request) {
+    auto placement = place_ranks(made_up(), request);
+    EXPECT_TRUE(placement);
+    return placement ? describe_gpu_links(made_up(), placement->ranks) : "";
+  };
+  EXPECT_EQ(links(seeing_all(repeated("0-15", 4), four)),
+            "links by PCIe: GPUs 0, 1 near NUMA node 0; GPUs 2, 3 near NUMA node 1; NVLink is unknown here, since only "
+            "the driver knows it (nvidia-smi topo -m)");
+  EXPECT_EQ(links(seeing_all(repeated("0-15", 2), {four[0]})), "") << "there is one GPU";
 }
 
 TEST(Placement, takes_the_parts_of_a_gpu_for_gpus) {

@@ -142,13 +142,27 @@ std::string transport(const Config& config, const JobOptions& plan, const Enviro
   return text;
 }
 
+// How allreduce of tensors on GPUs gets from node to node.
+std::string hierarchy(const Config& config) {
+  if (config.torus_allreduce)
+    return "allreduce in stages with links of GPUs along the rails, by HOROVOD_TORUS_ALLREDUCE=1, where it is possible";
+  if (config.hierarchical_allreduce == "1")
+    return "allreduce in stages (GPUs of a node, then the rails), by HOROVOD_HIERARCHICAL_ALLREDUCE=1, where it is "
+           "possible";
+  if (config.hierarchical_allreduce == "0")
+    return "allreduce over all GPUs at once or through host memory, by HOROVOD_HIERARCHICAL_ALLREDUCE=0";
+  return "allreduce in stages (GPUs of a node, then the rails), over all GPUs at once, or through host memory: what "
+         "costs least for the size";
+}
+
 // The text does not name the algorithm of each batch, because costs depend on the links that the ranks have made.
-std::string algorithm(const Config& config) {
+std::string algorithm(const Config& config, bool has_several_nodes) {
   std::string text =
       config.algorithm.empty()
           ? row("algorithm", "by cost, for each operation and its size")
           : row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
-  return text + more("with HOROVOD_LOG_LEVEL=debug rank 0 prints the table of its job");
+  if (has_several_nodes) text += more("on GPUs, between nodes: " + hierarchy(config));
+  return text + more("with HOROVOD_LOG_LEVEL=debug rank 0 prints the table of its job, with the costs and the reasons");
 }
 
 std::string bootstrap(const Config& config, const ChosenTarget& chosen, const JobOptions& plan,
@@ -159,8 +173,7 @@ std::string bootstrap(const Config& config, const ChosenTarget& chosen, const Jo
          (way.why_no_pmix.empty() ? "" : more("not pmix: " + way.why_no_pmix));
 }
 
-// The map of the ranks on this machine, if it has GPUs. What binds two GPUs to each other is not in it: only the driver
-// knows that.
+// The map of the ranks on this machine, if it has GPUs.
 std::string gpus_here(const JobOptions& plan, const Environment& environment) {
   topology::PlacementRequest request;
   std::vector<int> ranks;
@@ -184,6 +197,8 @@ std::string gpus_here(const JobOptions& plan, const Environment& environment) {
         "rank " + std::to_string(ranks[at]) + ": " + topology::describe_placement(*machine, placement->ranks[at]);
     text += text.empty() ? row("GPUs", line) : more(line);
   }
+  if (const std::string links = topology::describe_gpu_links(*machine, placement->ranks); !links.empty())
+    text += more(links);
   for (const std::string& notice : placement->notices) text += more(notice);
   return visible.doubt.empty() ? text : text + more(visible.doubt);
 }
@@ -220,7 +235,7 @@ Result<std::string> explain(const JobRequest& request) {
   auto in_container = container(request.flags, environment);
   if (!in_container) return std::move(in_container.error());
   text += *in_container + bootstrap(*config, *chosen, *plan, environment);
-  text += transport(*config, *plan, environment) + algorithm(*config);
+  text += transport(*config, *plan, environment) + algorithm(*config, !is_on_one_node(*plan));
   text += gpus_here(*plan, environment);
   for (std::string& notice : unused_flags(*chosen->target, request.flags)) warnings.push_back(std::move(notice));
   for (const std::string& warning : warnings) text += row("note", warning);
