@@ -18,7 +18,7 @@ _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: N
 class Gradient:
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
                  "handle", "gathering", "store", "is_done", "seen", "given", "used_version", "kept_back", "result",
-                 "result_version", "sharers", "__weakref__")
+                 "result_version", "sharers", "round_name", "__weakref__")
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
@@ -38,26 +38,29 @@ class Gradient:
         self.kept_back = 0  # backward passes that are summed on this rank and not yet submitted
         self.result = None  # weak: the tensor with the last round's result; under Sum, and for shared parameters
         self.result_version = 0
-        self.sharers = ()  # this Gradient and those that other optimizers have for the same parameter
+        self.sharers = ()  # the Gradients that all optimizers have for the parameter; the last one reduces
+        self.round_name = None  # the name under which it is reduced in this round, if that is not its own
 
     # ---- the backward pass --------------------------------------------------------------------------------------
 
     def hook_up(self):
         """Gets has_accumulated() called after every backward pass."""
         self.hook = on_gradient(self.parameter, weakref.ref(self))
-        self.sharers = shared_parameters.join(self)
+        shared_parameters.join(self)
 
     def unhook(self):
         if self.hook is not None:
             self.hook.remove()
             self.hook = None
             shared_parameters.leave(self)
-            self.sharers = ()
 
     def has_accumulated(self, tensor):
         """The hook. Called when a backward pass has added to the parameter's gradient."""
         if tensor is None:
             return  # an earlier hook of the program has removed the gradient
+        if not self.is_reducing:
+            self.of_all.is_synchronized = False
+            return  # another optimizer reduces it
         number = _number_of_backward_pass()
         if number != self.of_all.backward_pass:
             self.of_all.begin_backward_pass(number, self)
@@ -89,7 +92,7 @@ class Gradient:
         # average, for example to zero. All ranks have the same average and change it alike. Therefore a new round may
         # average it again.
         was_changed = self.is_done and tensor._version > self.used_version + 1
-        is_new = seen is not tensor or (was_changed and self.settings.op != Sum) or self._was_stepped_by(tensor)
+        is_new = seen is not tensor or (was_changed and self.settings.op != Sum)
         if self.left < self.settings.passes and is_new:
             self.discard()
         elif self.left <= 0 and was_changed:
@@ -103,11 +106,6 @@ class Gradient:
                 f"(={self.settings.passes}) times before a call to step(). Increase backward_passes_per_step to "
                 "accumulate gradients locally.")
         self.seen = weakref.ref(tensor)
-
-    def _was_stepped_by(self, tensor):
-        """True if another optimizer has made a step by the tensor before this backward pass added to it."""
-        return any(other.result is not None and other.result() is tensor
-                   and version_of(tensor) == other.result_version + 1 for other in self.sharers if other is not self)
 
     # ---- starting -----------------------------------------------------------------------------------------------
 
@@ -141,8 +139,8 @@ class Gradient:
             return
         handle = None
         if of_all.is_plain:
-            handle = _start_again(tensor, True, self.name, settings.op, settings.prescale, settings.postscale,
-                                  settings.process_set)
+            handle = _start_again(tensor, True, self.round_name or self.name, settings.op, settings.prescale,
+                                  settings.postscale, settings.process_set)
         if handle is None:
             handle, tensor = self._start_the_long_way(tensor)
         self.handle = handle
@@ -155,31 +153,9 @@ class Gradient:
         """True if it takes part in the reductions of this round, which may have ended already."""
         return self.tensor is not None or self.is_done
 
-    def is_there(self):
-        """False if no backward pass of this round has submitted the gradient, or if it was taken away since another
-        optimizer has stepped by it."""
-        if self.is_done and len(self.sharers) > 1 and self.parameter.grad is None:
-            self._is_not_there()
-        return self.is_done
-
-    def _is_not_there(self):
-        """Called when the gradient that was submitted in this round has been taken away."""
-        self.of_all.submitted -= 1
-        if self.tensor is not None:
-            self.settle()
-        self.is_done = False
-        if self.group is not None:
-            self.group.pass_over_no_longer()
-
     def find(self):
-        """Returns the gradient that the program has set, or that an earlier round left, or None. If only other ranks
-        have the gradient of a shared parameter, the first optimizer takes part in its reduction."""
-        parameter = self.parameter
-        if not parameter.requires_grad:
-            return None
-        if parameter.grad is None and len(self.sharers) > 1 and self.sharers[0] is not self:
-            self.sharers[0].of_all.synchronize_ahead()
-        return parameter.grad
+        """Returns the gradient that the program has set, or that an earlier round left, or None."""
+        return self.parameter.grad if self.parameter.requires_grad else None
 
     def start_leftover(self, tensor):
         """Starts a gradient that no backward pass of this round has submitted: the program has set it, or an earlier
@@ -197,9 +173,10 @@ class Gradient:
         self.start(tensor)
 
     def _is_reduced_by_another(self, tensor):
-        """True if the tensor still has the result of another optimizer with this parameter."""
-        return any(other._is_result(tensor) or other.is_done and other.seen is not None and other.seen() is tensor
-                   and version_of(tensor) == other.used_version for other in self.sharers if other is not self)
+        """True if the tensor still has the result of another optimizer with this parameter, or what the program has
+        made of it."""
+        return any(other._is_result(tensor) or other.result is not None and other.result() is tensor
+                   and other.of_all.is_synchronized for other in self.sharers if other is not self)
 
     def start_with_nothing(self, kind):
         """Takes part in the reduction of a gradient that only other ranks have."""
@@ -220,13 +197,14 @@ class Gradient:
             return None, self.start_gathering(tensor)
         tensor, reduced = self.prepare(tensor)
         settings = self.settings
-        return allreduce_async_(reduced, None, self.name, settings.op, settings.prescale, settings.postscale,
-                                settings.process_set), tensor
+        return allreduce_async_(reduced, None, self.round_name or self.name, settings.op, settings.prescale,
+                                settings.postscale, settings.process_set), tensor
 
     def start_gathering(self, tensor):
         """Communicates a sparse gradient as rows."""
         self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
-        wait = sparse_allreduce_async(tensor.detach(), self.name, self.settings.op, self.settings.process_set)
+        name = self.round_name or self.name
+        wait = sparse_allreduce_async(tensor.detach(), name, self.settings.op, self.settings.process_set)
         self.gathering = wait.handles
         self.store = lambda gradient: gradient.copy_(wait().coalesce())
         return tensor
@@ -352,7 +330,12 @@ class Gradient:
         self.left = self.settings.passes
         self.kept_back = 0
         if self.is_submitted:
-            self._is_not_there()
+            self.of_all.submitted -= 1
+            if self.tensor is not None:
+                self.settle()
+            self.is_done = False
+            if self.group is not None:
+                self.group.pass_over_no_longer()
 
     def let_go(self):
         """Called when the optimizer does not step this parameter any more."""
@@ -360,6 +343,59 @@ class Gradient:
         if self.group is not None:
             self.group.leave(self)
         self.discard()
+
+    # ---- parameters of several optimizers -----------------------------------------------------------------------
+
+    def leave_shared_group(self):
+        """Called when another optimizer steps the parameter, too."""
+        if self.group is not None:
+            self.handle = self._handle()
+            self.group.leave(self)
+            self.group = None
+
+    @property
+    def reducing(self):
+        """The Gradient that reduces what backward passes compute for the parameter."""
+        return self.sharers[-1] if self.sharers else self
+
+    @property
+    def is_reducing(self):
+        return not self.sharers or self.sharers[-1] is self
+
+    def take_over(self):
+        """From now on this optimizer reduces the gradient, and no longer the one that did so last. What that one has in
+        flight keeps its name: other ranks may have started it, or take part in it later."""
+        if self.is_reducing:
+            return
+        last = self.reducing
+        self.sharers.remove(self)
+        self.sharers.append(self)
+        self.round_name = last.round_name or last.name
+        self.left = max(1, self.settings.passes - last.settings.passes + last.left)
+        self.kept_back, self.seen, self.used_version, self.given = (last.kept_back, last.seen, last.used_version,
+                                                                    last.given)
+        if last.is_submitted:
+            self._take_what_is_in_flight(last)
+        last.begin_round()
+        last.seen = last.given = None
+
+    def _take_what_is_in_flight(self, last):
+        tensor, mine, others = last.tensor, self.of_all, last.of_all
+        self.tensor, self.version, self.is_done = tensor, last.version, last.is_done
+        self.handle, self.gathering, self.store = last._handle(), last.gathering, last.store
+        last.tensor, last.handle, last.gathering, last.store = None, None, (), None
+        if tensor is not None:
+            land(tensor)
+            take_off(tensor, self)
+        mine.submitted, others.submitted = mine.submitted + 1, others.submitted - 1
+        mine.kinds[self.place] = others.kinds[last.place]
+        others.kinds[last.place] = DENSE
+        mine.was_used, mine.was_read = mine.was_used or others.was_used, mine.was_read or others.was_read
+
+    def begin_round(self):
+        self.left = self.settings.passes
+        self.is_done = False
+        self.kept_back = 0
 
     def give_up(self):
         """Called when the gradient waits for its group, and will not be reduced with it."""

@@ -25,7 +25,8 @@ class Group:
         self._count()
 
     def pass_over(self):
-        """Called when another optimizer reduces the gradient of a member. The other members do not wait for it."""
+        """Called when the gradient of a member is in flight from an optimizer that no longer exists. The other members
+        do not wait for it."""
         if not self.is_started:
             self._count()
 
@@ -39,7 +40,8 @@ class Group:
             self._start()
 
     def leave(self, gradient):
-        """Called when the optimizer does not step this member any more. The others may have waited for it alone."""
+        """Called when the optimizer does not step this member any more, or when another one steps it, too, which may
+        reduce it without the group. The others may have waited for it alone."""
         self.members.remove(gradient)
         if self.is_started:
             return

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import shared_parameters
 from horovod.torch.compression import NoneCompressor
 from horovod.torch.gradient import Gradient
 from horovod.torch.gradient_group import Group
@@ -52,7 +53,6 @@ class Gradients:
         self.is_synchronized = False  # synchronize() was called, and no gradient has been computed since
         self.is_ahead = False  # the gradient scaler has called synchronize(), not the program
         self.hold_results = False  # since the last round the program has not called zero_grad()
-        self._is_submitting = False
         self.is_closed = False  # this rank has told the others which gradients it has in this round
         self.submitted = 0
         self.steps = 0  # made by the optimizer since the last hvd.join()
@@ -69,6 +69,7 @@ class Gradients:
         self._filled = []  # gradients that only other ranks have, with the kind that these have
         # How the program uses gradients before the step, when this rank or another one lacks some.
         self.was_used = False  # in this round, outside of a backward pass
+        self.was_loaded = False  # in this round, the optimizer's state
         self.was_read = False  # likewise, also if this rank lacks nothing
         self.some_join_late = False  # a parameter has joined with a gradient, when others had been submitted
         self.comes_in_parts = False  # once more gradients came after such a use
@@ -77,7 +78,8 @@ class Gradients:
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
         _ops.to_begin_anew.add(self)
-        _ops.to_prepare_to_join[next(_numbers)] = self
+        self._number = next(_numbers)
+        _ops.to_prepare_to_join[self._number] = self
 
     # ---- which parameters ---------------------------------------------------------------------------------------
 
@@ -89,9 +91,11 @@ class Gradients:
             self._adopt(param_groups)
             self._parameters = parameters
         if self._unhooked:
-            for gradient in self._unhooked:
-                if gradient.parameter.requires_grad and not is_lazy(gradient.parameter):
-                    gradient.hook_up()
+            computed = [gradient for gradient in self._unhooked
+                        if gradient.parameter.requires_grad and not is_lazy(gradient.parameter)]
+            shared_parameters.end_unused([gradient.parameter for gradient in computed])
+            for gradient in computed:
+                gradient.hook_up()
             self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
 
     def _adopt(self, param_groups):
@@ -129,10 +133,22 @@ class Gradients:
         """From now on the ranks can match the gradients by name. A second call changes nothing."""
         if self._has_names:
             return
-        self._has_names = True
-        self.names.take_number()
-        self.is_plain = self.views is None and self.settings.compression is NoneCompressor
-        self._find_names()
+        for each in sorted(self._with_shared_parameters(), key=operator.attrgetter("_number")):
+            if not each._has_names:
+                each._has_names = True
+                each.names.take_number()
+                each.is_plain = each.views is None and each.settings.compression is NoneCompressor
+                each._find_names()
+
+    def _with_shared_parameters(self):
+        """This object and those that are connected with it by parameters of several optimizers. They take their names
+        together, because the ranks may use them in different orders."""
+        found, new = {self}, [self]
+        while new:
+            others = {other.of_all for each in new for gradient in each._all for other in gradient.sharers}
+            new = list(others - found)
+            found |= others
+        return found
 
     def _find_names(self):
         for gradient in self._all:
@@ -158,7 +174,8 @@ class Gradients:
         """members: a list of lists of parameters whose gradients are reduced together."""
         by_parameter = {id(gradient.parameter): gradient for gradient in self._all}
         for parameters in members:
-            group = Group([by_parameter[id(parameter)] for parameter in parameters if id(parameter) in by_parameter])
+            group = Group([by_parameter[id(parameter)] for parameter in parameters if id(parameter) in by_parameter
+                           and len(by_parameter[id(parameter)].sharers) < 2])
             for gradient in group.members:
                 gradient.group = group
             if group.members:
@@ -178,6 +195,7 @@ class Gradients:
         half reduced."""
         for gradient in self._all:
             gradient.lose()
+            gradient.round_name = None
         self._filled = []
         self._find_names()  # also makes a new exchange of kinds, because the old one is lost
         self._end_round()
@@ -195,8 +213,7 @@ class Gradients:
     def are_outstanding(self):
         """True if there are gradients whose results nobody has waited for, and which the program has not taken
         away."""
-        return self.submitted > 0 and any(gradient.tensor is not None and not gradient.was_taken_away()
-                                          for gradient in self._all)
+        return any(gradient.tensor is not None and not gradient.was_taken_away() for gradient in self._reducing)
 
     @property
     def _submitted(self):
@@ -204,15 +221,16 @@ class Gradients:
         return (gradient for gradient in self._all if gradient.is_submitted)
 
     @property
-    def are_there(self):
-        """True if there are gradients of this round that the program has not taken away."""
-        return self.submitted > 0 and any(not gradient.was_taken_away() for gradient in self._submitted)
+    def _reducing(self):
+        """The Gradients that reduce this optimizer's gradients. Those of shared parameters may be another one's."""
+        return (gradient.reducing for gradient in self._all)
 
     @property
     def are_own(self):
         """True if this rank has, or may have, gradients of its own that the step must not be made with."""
-        return not self.is_synchronized and (self.submitted > 0 or not self.hold_results
-                                             or any(gradient.kept_back for gradient in self._all))
+        return not self.is_synchronized and (not self.hold_results
+                                             or any(gradient.is_submitted or gradient.kept_back
+                                                    for gradient in self._reducing))
 
     def begin_round(self):
         """Called when the program has removed the gradients or set them to zero."""
@@ -222,6 +240,15 @@ class Gradients:
         elif self.settings.passes > 1:
             self._presence.forget()
             self._end_round()
+
+    def note_load(self):
+        """Called when the optimizer gets another state. Gradients that were computed before stay: step() uses them,
+        and zero_grad() may remove them, in a program that goes back to an earlier state. Nobody waits for them here,
+        because a rank without a batch has none to wait for."""
+        if self.submitted > 0:
+            self.was_loaded = True
+        elif not self.is_synchronized:
+            self.begin_round()
 
     def begin_backward_pass(self, number, first):
         """Called by the first hook of a backward pass, that of the Gradient `first`. The program may have dropped what
@@ -240,9 +267,8 @@ class Gradients:
             self.drop()  # this rank has computed nothing since, but others may have
 
     def _was_all_removed(self):
-        """True if the program has set all gradients of this round to None. For shared parameters is_there() tells."""
-        return self.submitted > 0 and all(gradient.parameter.grad is None and len(gradient.sharers) == 1
-                                          for gradient in self._submitted)
+        """True if the program has set all gradients of this round to None."""
+        return self.submitted > 0 and all(gradient.parameter.grad is None for gradient in self._submitted)
 
     def drop(self):
         """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
@@ -252,15 +278,15 @@ class Gradients:
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
         self.follow(param_groups)
+        self.take_names()
+        for each in self._that_reduce_shared_ones():
+            each._drop_what_was_removed()
         self._drop_what_was_removed()
         self._complete()
         self.is_synchronized = True
 
-    def synchronize_ahead(self):
-        """Called when another optimizer needs the gradient of a shared parameter, which this rank may lack."""
-        if not self.is_synchronized and not self._is_submitting:  # two optimizers may be each other's first
-            self._complete()
-            self.is_synchronized = self.is_ahead = True
+    def _that_reduce_shared_ones(self):
+        return dict.fromkeys(gradient.of_all for gradient in self._reducing if gradient.of_all is not self)
 
     def _complete(self, is_dropped=False):
         failures = []
@@ -282,7 +308,7 @@ class Gradients:
         """
         if self.is_closed:
             return
-        if self.submitted == len(self._all):
+        if self.submitted == len(self._all) or all(gradient.is_submitted for gradient in self._reducing):
             with self.landing:
                 self._tell()
             return
@@ -327,6 +353,9 @@ class Gradients:
         """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
         have."""
         if not self.is_closed:
+            if not is_dropped:
+                for gradient in self._all:
+                    gradient.take_over()
             self._lacking = self._submit_what_is_there(is_dropped)
             self._tell()
             self.is_closed = True
@@ -351,25 +380,18 @@ class Gradients:
         one."""
         self.take_names()
         lacking = []
-        self._is_submitting = True
-        try:
-            for gradient in self._all if self._may_lack_some() else ():
-                if gradient.tensor is None and not gradient.is_there():
-                    tensor = None if is_dropped else gradient.find()
-                    if tensor is None:
-                        lacking.append(gradient)
-                        self.kinds[gradient.place] = NONE
-                    else:
-                        gradient.start_leftover(tensor)
-        finally:
-            self._is_submitting = False
+        for gradient in self._all if self.submitted < len(self._all) else ():
+            if not gradient.is_submitted:
+                tensor = None if is_dropped else gradient.find()
+                if tensor is None:
+                    lacking.append(gradient)
+                    self.kinds[gradient.place] = NONE
+                else:
+                    gradient.start_leftover(tensor)
         if lacking:
             # An exchange of this round may have told that this rank has all gradients. Some were removed since.
             self._presence.forget()
         return lacking
-
-    def _may_lack_some(self):
-        return self.submitted < len(self._all) or any(len(gradient.sharers) > 1 for gradient in self._all)
 
     def _tell(self):
         if not self._presence.is_told:
@@ -389,6 +411,8 @@ class Gradients:
 
     def _fill(self, lacking, kinds):
         for gradient in lacking:
+            if not gradient.is_reducing:
+                continue  # of a round that is dropped: another optimizer's gradient is not part of it
             kind = kinds[gradient.place]
             # The members of a group are reduced together, also those that no rank has.
             if kind != NONE or gradient.group is not None and gradient.group.is_in(kinds):
@@ -410,6 +434,8 @@ class Gradients:
                 self._land(failures)
             self._check_steps(failures)
             self._end_round()
+            for gradient in self._all:
+                gradient.round_name = None
             self.hold_results = not is_dropped
             if not is_dropped:
                 self.remember_results()
@@ -465,17 +491,14 @@ class Gradients:
         return found
 
     def _end_round(self):
-        passes = self.settings.passes
         for gradient in self._all:
-            gradient.left = passes
-            gradient.is_done = False
-            gradient.kept_back = 0
+            gradient.begin_round()
         for group in self._groups:
             group.begin_round()
         self.kinds[:] = bytes([DENSE]) * len(self.kinds)
         self._presence.is_told = False
         self.submitted = 0
-        self.is_closed = self.was_used = self.was_read = self.some_join_late = False
+        self.is_closed = self.was_used = self.was_read = self.was_loaded = self.some_join_late = False
         self._lacking = None
         self.failures = []
 

@@ -196,6 +196,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._distributed.shown.take_back()
         gradients = self._distributed.gradients
         if gradients is not None:
+            if gradients.was_loaded and gradients.are_outstanding:
+                self.synchronize()
             if gradients.are_outstanding:
                 raise AssertionError(
                     "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
@@ -213,11 +215,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, *args, **kwargs):
         gradients = self._distributed.gradients
         if gradients is not None:
-            if gradients.are_there:
-                self.synchronize()  # else results in flight would land in gradients of the next step
-                gradients.is_ahead = True
-            elif not gradients.is_synchronized:
-                gradients.begin_round()
+            gradients.note_load()
         return self._wrapped_class.load_state_dict(self, *args, **kwargs)
 
     def __reduce_ex__(self, protocol):

@@ -1,7 +1,9 @@
 """Parameters that several distributed optimizers step.
 
-The gradient of such a parameter is one tensor. The optimizer that submits it first reduces it for all of them.
-Therefore all must reduce it over the same ranks and by the same operation.
+The gradient of such a parameter is one tensor, which one of the optimizers reduces for all of them: the one that was
+made or used last, so that an old optimizer that nobody uses any more does not matter. The program makes and uses its
+optimizers in the same order on all ranks. An optimizer that is used takes over what another one has in flight. All must
+reduce over the same ranks and by the same operation.
 """
 import gc
 
@@ -14,17 +16,35 @@ _NAMES_OF_OPS = {Average: "hvd.Average", Sum: "hvd.Sum", Adasum: "hvd.Adasum", M
 
 
 def join(gradient):
-    """Returns the list of all Gradient objects of this one's parameter. It grows and shrinks with them."""
-    sharers = _sharers.setdefault(id(gradient.parameter), [])
-    sharers.append(gradient)
-    return sharers
+    """The Gradient reduces from now on. All Gradients of the parameter have one list, `sharers`."""
+    gradient.sharers = sharers = _sharers.setdefault(id(gradient.parameter), [])
+    last = sharers[-1] if sharers else gradient
+    sharers.insert(0, gradient)
+    for each in sharers if len(sharers) > 1 else ():
+        each.leave_shared_group()
+    if last is not gradient:
+        if last.is_submitted or last.kept_back:
+            gradient.take_over()
+        else:
+            sharers.append(sharers.pop(0))
+
+
+def end_unused(parameters):
+    """Called before Gradients of these parameters join. An optimizer that nobody has any more may have ended already on
+    other ranks."""
+    if any(id(parameter) in _sharers for parameter in parameters):
+        gc.collect()
 
 
 def leave(gradient):
-    sharers = _sharers.get(id(gradient.parameter), [])
-    sharers[:] = [other for other in sharers if other is not gradient]
+    """Called when its optimizer no longer exists, or does not step the parameter any more."""
+    sharers = gradient.sharers
+    if len(sharers) > 1 and gradient.is_reducing:
+        sharers[-2].take_over()
+    sharers.remove(gradient)
     if not sharers:
         _sharers.pop(id(gradient.parameter), None)
+    gradient.sharers = ()
 
 
 def check_reductions(gradient):
