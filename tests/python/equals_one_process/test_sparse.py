@@ -178,3 +178,19 @@ def test_that_a_rank_lacks_when_others_are_lacking_too(equals_one_process, group
         return model, optimizer
 
     equals_one_process(train)
+
+
+def test_steps_by_rows_on_ranks_that_lack_the_gradient(equals_one_process):
+    """Adagrad rounds otherwise where a gradient is dense."""
+    def train(world):
+        model = world.network(lambda: torch.nn.ModuleList([embedding(), torch.nn.Linear(3, 3)]))
+        optimizer = world.wrap(torch.optim.Adagrad(model.parameters(), lr=0.5), model, sparse_as_dense=True)
+        for step, (x, y) in enumerate(world.batches(12)):
+            optimizer.zero_grad()
+            for rank, x, y in world.parts(x, y):
+                if (rank + step) % 2:
+                    (loss(model[1](model[0](words(x))), y) / (1 if world.distributed else world.ranks)).backward()
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)

@@ -133,8 +133,7 @@ class Gradient:
                 self.group.pass_over()
             return
         if self.group is not None and not self.group.is_started:  # what comes again after its group is reduced alone
-            if is_gathered(tensor, settings):  # other ranks may have to know it before the group is complete
-                of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
+            self._note_kind(tensor)  # other ranks may have to know it before the group is complete
             self.group.hold(self, tensor)
             return
         handle = None
@@ -200,9 +199,14 @@ class Gradient:
         return allreduce_async_(reduced, None, self.round_name or self.name, settings.op, settings.prescale,
                                 settings.postscale, settings.process_set), tensor
 
+    def _note_kind(self, tensor):
+        """Ranks without the gradient take part with one of the same kind, and step by it."""
+        if tensor.layout == torch.sparse_coo:
+            self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
+
     def start_gathering(self, tensor):
         """Communicates a sparse gradient as rows."""
-        self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
+        self._note_kind(tensor)
         name = self.round_name or self.name
         wait = sparse_allreduce_async(tensor.detach(), name, self.settings.op, self.settings.process_set)
         self.gathering = wait.handles
@@ -213,6 +217,7 @@ class Gradient:
         """Returns the gradient and the dense tensor that is reduced for it. If these are two tensors, sets `store`,
         which copies the result."""
         views, compression = self.of_all.views, self.settings.compression
+        self._note_kind(tensor)
         if views is not None:
             views.take_in(self.parameter, tensor)
         dense = tensor.detach()

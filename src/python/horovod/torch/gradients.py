@@ -402,7 +402,7 @@ class Gradients:
     def _check_kinds(self, kinds):
         for gradient in self._all:
             own, found = self.kinds[gradient.place], kinds[gradient.place]
-            if own not in (NONE, found):
+            if own not in (NONE, found) and not self.settings.sparse_as_dense:
                 here = "dense" if own == DENSE else f"of {own - DENSE} sparse dimensions"
                 raise ValueError(
                     f"The gradient of {gradient.name!r} is {here} here, and of {found - DENSE} sparse dimensions on "
