@@ -21,20 +21,24 @@ class Presence:
 
     def __init__(self, name, count, process_set):
         self._name, self._process_set = name, process_set
-        # The kinds, and the number of steps twice: the greatest and the least over all ranks.
-        self._told = bytearray(count + 2)
+        # The kinds, whether some rank keeps or drops what it has, and the number of steps twice: the greatest and the
+        # least over all ranks.
+        self._told = bytearray(count + 4)
         self._tensor = torch.frombuffer(self._told, dtype=torch.uint8) if count else None
         self._handle = None
         self._heard_of_equal_steps = True
         self.are_steps_equal = True  # as of the last exchange but this one, of which all ranks know that it has ended
         self.is_told = False
+        self.is_dropped_by_some_only = False  # a round that others have kept; the caller takes note, and resets it
 
-    def tell(self, kinds, steps):
-        """Starts the exchange of this round. Waits for the end of the last one."""
+    def tell(self, kinds, steps, keeps, drops):
+        """Starts the exchange of this round. Waits for the end of the last one. keeps, drops: this rank steps by
+        gradients that it has, or has removed some."""
         self.hear()
         self.are_steps_equal, self._heard_of_equal_steps = self._heard_of_equal_steps, True
         self.is_told = True
-        self._told[:-2] = kinds
+        self._told[:-4] = kinds
+        self._told[-4:-2] = bytes([keeps, drops])
         self._told[-2:] = bytes([steps % 256, 255 - steps % 256])
         if self._tensor is not None:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
@@ -56,7 +60,19 @@ class Presence:
                                  # the wait
             if self._told[-2] + self._told[-1] != 255:
                 self._heard_of_equal_steps = False
-        return self._told[:-2]
+            self.is_dropped_by_some_only |= self.is_dropped and self._told[-4] > 0
+        return self._told[:-4]
+
+    @property
+    def is_dropped(self):
+        """After hear(): True if some rank has removed the gradients of the round."""
+        return self._told[-3] > 0
+
+    def has_ended_with_a_drop(self):
+        """True if only some ranks have dropped the last round, of which this rank did not wait for the others' news."""
+        if not self.is_told:
+            self.hear()
+        return self.is_dropped_by_some_only
 
     def forget(self):
         """Ends the exchange of this round, or waits for its end if it is under way. Another exchange may follow."""

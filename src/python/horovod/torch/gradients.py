@@ -74,6 +74,8 @@ class Gradients:
         self.some_join_late = False  # a parameter has joined with a gradient, when others had been submitted
         self.comes_in_parts = False  # once more gradients came after such a use
         self._has_waited_in_vain = False
+        self._keeps = False  # this rank has told the others that it steps by gradients that it has in this round
+        self._drops = False  # the gradients of this round are dropped
         self.failures = []  # failures of gradients that were used early
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
@@ -294,7 +296,10 @@ class Gradients:
             self.close(is_dropped)
         except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
-        self._collect(failures, is_dropped)
+        only_others_drop = self._drops and not is_dropped
+        self._collect(failures, self._drops)
+        if only_others_drop:
+            self._complete()
 
     def note_use(self):
         """Runs before code uses a gradient in the middle of a round."""
@@ -353,21 +358,44 @@ class Gradients:
         """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
         have."""
         if not self.is_closed:
+            if self._presence.has_ended_with_a_drop():
+                self._compare_drops()
+                raise self.failures.pop()
             if not is_dropped:
                 for gradient in self._all:
                     gradient.take_over()
             self._lacking = self._submit_what_is_there(is_dropped)
+            self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
             self._tell()
             self.is_closed = True
         if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
-            if not self._lacking and self._is_reduced_before_others_tell():
+            if not self._lacking and not is_dropped and self._is_reduced_before_others_tell():
                 self._lacking = None
                 return
             kinds = self._presence.hear()
             lacking, self._lacking = self._lacking, None
+            self._compare_drops()
             if kinds != self.kinds:
                 self._check_kinds(kinds)
             self._fill(lacking, kinds)
+
+    def _compare_drops(self):
+        """Runs when the others have told. A batch that only some ranks have dropped is an error on all. Those that need
+        not wait for the others' news raise it one step later."""
+        presence = self._presence
+        if presence.is_dropped_by_some_only or presence.is_dropped and self._keeps:
+            presence.is_dropped_by_some_only = False
+            self.steps = 0  # the program will make the parameters equal again
+            who = "This rank" if self._drops else "Another rank"
+            self.failures.append(RuntimeError(
+                f"{who} has dropped a batch after backward() (model.zero_grad(), or p.grad = None), with the optimizer "
+                f"of {self._all[0].name!r}, and the gradients that other ranks have kept were reduced with those: some "
+                "ranks have dropped a batch that others have kept or did not have. Let all ranks decide alike: by a "
+                "value that hvd.allreduce gave, or by the gradients after backward(), which are averages. To drop a "
+                "batch that some ranks do not have, call optimizer.synchronize() on all ranks before. The parameters "
+                "differ now: broadcast them and the optimizer's state, or go back to a checkpoint."))
+        elif presence.is_dropped and not self._drops:
+            self._drops = True  # this rank had no gradients in the round that the others have dropped
 
     def _is_reduced_before_others_tell(self):
         """Waits for the gradients of a rank that lacks none, or for what the others tell. Without the others, ranks may
@@ -397,7 +425,7 @@ class Gradients:
         if not self._presence.is_told:
             if self._times_joined != _ops.times_joined:  # ranks that had joined have made no steps
                 self._times_joined, self.steps = _ops.times_joined, 0
-            self._presence.tell(self.kinds, self.steps)
+            self._presence.tell(self.kinds, self.steps, self._keeps, self._drops)
 
     def _check_kinds(self, kinds):
         for gradient in self._all:
@@ -500,6 +528,7 @@ class Gradients:
         self.submitted = 0
         self.is_closed = self.was_used = self.was_read = self.was_loaded = self.some_join_late = False
         self._lacking = None
+        self._keeps = self._drops = False
         self.failures = []
 
     def remember_results(self):
