@@ -1,7 +1,7 @@
 """Programs with several distributed optimizers, where ranks have no batch by turns."""
 import pytest
 import torch
-from training import loss
+from training import CLASSES, FEATURES, loss
 
 
 def backward_without_some(world, model, batch, number):
@@ -72,5 +72,25 @@ def test_a_batch_that_is_dropped_after_a_state_was_loaded(equals_one_process):
                 optimizer.step()
             optimizer.zero_grad()
         return model, optimizer
+
+    equals_one_process(train)
+
+
+def test_a_dropped_batch_that_had_gradients_of_another_optimizer_on_some_ranks(equals_one_process):
+    """All ranks drop the batch. The first rank has no gradients of the second optimizer's expert, before and after."""
+    def train(world):
+        model = world.network(lambda: torch.nn.ModuleList([torch.nn.Linear(FEATURES, 5), torch.nn.Linear(5, CLASSES),
+                                                           torch.nn.Linear(5, 5)]))
+        optimizers = [world.wrap(torch.optim.SGD(part.parameters(), lr=0.1), model) for part in (model[:2], model[2])]
+        for step, batch in enumerate(world.batches(6)):
+            for rank, x, y in world.parts(*batch):
+                hidden = model[0](x).tanh()
+                output = model[1](hidden + model[2](hidden).tanh() if rank else hidden)
+                (loss(output, y) / (1 if world.distributed else world.ranks)).backward()
+            if step != 3:
+                for optimizer in optimizers:
+                    optimizer.step()
+            model.zero_grad()
+        return model, optimizers
 
     equals_one_process(train)

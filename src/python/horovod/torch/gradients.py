@@ -6,11 +6,13 @@
    (gradient_presence). If a rank lacks a gradient that others have, it takes part with zeros.
 3. collect() waits for all of them. Code that uses a gradient earlier waits for this gradient (gradients_in_flight).
 """
+import gc
 import itertools
 import operator
 import threading
 import time
 import warnings
+import zlib
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -190,6 +192,7 @@ class Gradients:
             gradient.leave_group()
         abandoned.add([gradient for gradient in self._all if gradient.tensor is not None] + [self._presence])
         self._all, self._groups, self._parameters, self._unhooked = [], [], [], []
+        self.submitted = 0
         self.is_closed = True
 
     def begin_anew(self):
@@ -274,8 +277,34 @@ class Gradients:
 
     def drop(self):
         """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
-        other gradients in flight. Therefore the ranks tell each other what they have, and complete it."""
-        self._complete(is_dropped=True)
+        other gradients in flight. Therefore the ranks tell each other what they have, and complete it.
+
+        A batch may have gradients of several optimizers, on each rank of others. All ranks begin with the same one."""
+        gc.collect()  # an optimizer that nobody has any more may have ended already on other ranks
+        first = next((each for each in self._of_same_ranks() if each is self or each._was_all_removed()), self)
+        first._complete(is_dropped=True)
+        first._drop_with_others()
+        if self.submitted > 0 and first is not self:
+            self._complete(is_dropped=True)
+
+    def _of_same_ranks(self):
+        """The gradients of all optimizers of the process set, in the order in which all ranks have made them."""
+        process_set = self.settings.process_set.process_set_id
+        return [each for _, each in sorted(_ops.to_prepare_to_join.items())
+                if each._has_names and each.settings.process_set.process_set_id == process_set]
+
+    def _drop_with_others(self):
+        """Runs when all ranks have dropped a round of this optimizer. Some may have dropped gradients of the same batch
+        that other optimizers have."""
+        others = {zlib.crc32(each.names.of("batch").encode()) % 256: each for each in self._of_same_ranks()
+                  if each is not self}  # a rank may still have an optimizer that other ranks have no more
+        dropped = torch.zeros(256, dtype=torch.uint8, device="cpu")
+        for place, each in others.items():
+            dropped[place] = each._was_all_removed()
+        allreduce_(dropped, None, self.names.of("dropped batch"), Max, process_set=self.settings.process_set)
+        for place, each in others.items():
+            if dropped[place]:
+                each._complete(is_dropped=each.submitted == 0 or each._was_all_removed())
 
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
@@ -299,6 +328,7 @@ class Gradients:
         only_others_drop = self._drops and not is_dropped
         self._collect(failures, self._drops)
         if only_others_drop:
+            self._drop_with_others()
             self._complete()
 
     def note_use(self):
