@@ -1,7 +1,7 @@
 """Programs with several distributed optimizers, where ranks have no batch by turns."""
 import pytest
 import torch
-from training import CLASSES, FEATURES, loss
+from training import CLASSES, FEATURES, loss, network
 
 
 def backward_without_some(world, model, batch, number):
@@ -36,6 +36,21 @@ def test_an_old_optimizer_that_is_still_there(equals_one_process, options, old_h
             for number in range(passes - (step == 5 and passes > 1)):
                 backward_without_some(world, model, batches[step * passes + number], step + number)
             optimizer.step()
+        return model, optimizer, old
+
+    equals_one_process(train)
+
+
+def test_zero_gradients_that_an_older_optimizer_shows(equals_one_process):
+    """The first rank has no batch at first, so that no backward pass takes them back there."""
+    def train(world):
+        model = world.network(lambda: torch.nn.ModuleList([network(), torch.nn.Linear(2, 2)]))
+        old = world.wrap(torch.optim.Adam(model.parameters()), model)
+        optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.1), model, begin=False)
+        for step, batch in enumerate(world.batches(4)):
+            backward_without_some(world, model[0], batch, step)
+            optimizer.step()
+            model.zero_grad(set_to_none=False)
         return model, optimizer, old
 
     equals_one_process(train)

@@ -15,7 +15,7 @@ _start_again = _core.start_again
 _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: None)  # not before torch 2.1
 
 
-class Gradient:
+class Gradient(shared_parameters.OfSeveralOptimizers):
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
                  "handle", "gathering", "store", "is_done", "seen", "given", "used_version", "kept_back", "result",
                  "result_version", "sharers", "round_name", "__weakref__")
@@ -348,54 +348,6 @@ class Gradient:
         if self.group is not None:
             self.group.leave(self)
         self.discard()
-
-    # ---- parameters of several optimizers -----------------------------------------------------------------------
-
-    def leave_shared_group(self):
-        """Called when another optimizer steps the parameter, too."""
-        if self.group is not None:
-            self.handle = self._handle()
-            self.group.leave(self)
-            self.group = None
-
-    @property
-    def reducing(self):
-        """The Gradient that reduces what backward passes compute for the parameter."""
-        return self.sharers[-1] if self.sharers else self
-
-    @property
-    def is_reducing(self):
-        return not self.sharers or self.sharers[-1] is self
-
-    def take_over(self):
-        """From now on this optimizer reduces the gradient, and no longer the one that did so last. What that one has in
-        flight keeps its name: other ranks may have started it, or take part in it later."""
-        if self.is_reducing:
-            return
-        last = self.reducing
-        self.sharers.remove(self)
-        self.sharers.append(self)
-        self.round_name = last.round_name or last.name
-        self.left = max(1, self.settings.passes - last.settings.passes + last.left)
-        self.kept_back, self.seen, self.used_version, self.given = (last.kept_back, last.seen, last.used_version,
-                                                                    last.given)
-        if last.is_submitted:
-            self._take_what_is_in_flight(last)
-        last.begin_round()
-        last.seen = last.given = None
-
-    def _take_what_is_in_flight(self, last):
-        tensor, mine, others = last.tensor, self.of_all, last.of_all
-        self.tensor, self.version, self.is_done = tensor, last.version, last.is_done
-        self.handle, self.gathering, self.store = last._handle(), last.gathering, last.store
-        last.tensor, last.handle, last.gathering, last.store = None, None, (), None
-        if tensor is not None:
-            land(tensor)
-            take_off(tensor, self)
-        mine.submitted, others.submitted = mine.submitted + 1, others.submitted - 1
-        mine.kinds[self.place] = others.kinds[last.place]
-        others.kinds[last.place] = DENSE
-        mine.was_used, mine.was_read = mine.was_used or others.was_used, mine.was_read or others.was_read
 
     def begin_round(self):
         self.left = self.settings.passes

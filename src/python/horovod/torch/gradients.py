@@ -6,23 +6,18 @@
    (gradient_presence). If a rank lacks a gradient that others have, it takes part with zeros.
 3. collect() waits for all of them. Code that uses a gradient earlier waits for this gradient (gradients_in_flight).
 """
-import gc
 import itertools
 import operator
 import threading
 import time
 import warnings
-import zlib
 
 import torch
-from torch.nn.parameter import is_lazy
 
 from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch import shared_parameters
-from horovod.torch.compression import NoneCompressor
-from horovod.torch.gradient import Gradient
-from horovod.torch.gradient_group import Group
+from horovod.torch.dropped_batches import DroppedBatches
+from horovod.torch.followed_parameters import FollowedParameters
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandoned
 from horovod.torch.mpi_ops import Average, Max, Sum, allreduce_
@@ -45,7 +40,7 @@ class Settings:
         self.prescale, self.postscale = 1.0 / factor, float(factor)
 
 
-class Gradients:
+class Gradients(FollowedParameters, DroppedBatches):
     def __init__(self, settings, names):
         self.settings = settings
         self.names = names
@@ -85,105 +80,7 @@ class Gradients:
         self._number = next(_numbers)
         _ops.to_prepare_to_join[self._number] = self
 
-    # ---- which parameters ---------------------------------------------------------------------------------------
-
-    def follow(self, param_groups):
-        """Follows the parameters that the optimizer steps now: a program may add, remove, freeze and unfreeze
-        parameters."""
-        parameters = [parameter for group in param_groups for parameter in group["params"]]
-        if len(parameters) != len(self._parameters) or not all(map(operator.is_, parameters, self._parameters)):
-            self._adopt(param_groups)
-            self._parameters = parameters
-        if self._unhooked:
-            computed = [gradient for gradient in self._unhooked
-                        if gradient.parameter.requires_grad and not is_lazy(gradient.parameter)]
-            shared_parameters.end_unused([gradient.parameter for gradient in computed])
-            for gradient in computed:
-                gradient.hook_up()
-            self._unhooked = [gradient for gradient in self._unhooked if gradient.hook is None]
-
-    def _adopt(self, param_groups):
-        if _core.is_initialized():  # between two jobs there is nobody to tell
-            if self._has_names and self._all and self._has_any_rank_told():
-                self.close()  # all ranks tell for which of the parameters so far they have gradients
-                self.is_closed = False  # this round goes on with the new ones
-            self._presence.forget()
-            self._presence.hear()  # an exchange of the last round may still be under way
-        known = {id(gradient.parameter): gradient for gradient in self._all}
-        self._all = []
-        for group in param_groups:
-            for parameter in group["params"]:
-                gradient = known.pop(id(parameter), None)
-                if gradient is None:
-                    gradient = Gradient(parameter, self.names.find(parameter), self)
-                    self._unhooked.append(gradient)
-                    self.some_join_late |= self.submitted > 0 and parameter.grad is not None
-                self._all.append(gradient)
-        self._sort()
-        self._filled = [(gradient, kind) for gradient, kind in self._filled if id(gradient.parameter) not in known]
-        for gradient in known.values():
-            self._unhooked = [other for other in self._unhooked if other is not gradient]
-            gradient.let_go()  # may wait, and then tells the others about the remaining gradients
-
-    def _has_any_rank_told(self):
-        """True if some rank, which has used gradients early, has told the others about those of this round."""
-        if self.settings.process_set.process_set_id is None:
-            return False  # the process set has been removed
-        found = torch.tensor([self._presence.is_told], dtype=torch.uint8, device="cpu")
-        name, process_set = self.names.of("new parameters"), self.settings.process_set
-        return allreduce_(found, None, name, Max, process_set=process_set).item()
-
-    def take_names(self):
-        """From now on the ranks can match the gradients by name. A second call changes nothing."""
-        if self._has_names:
-            return
-        for each in sorted(self._with_shared_parameters(), key=operator.attrgetter("_number")):
-            if not each._has_names:
-                each._has_names = True
-                each.names.take_number()
-                each.is_plain = each.views is None and each.settings.compression is NoneCompressor
-                each._find_names()
-
-    def _with_shared_parameters(self):
-        """This object and those that are connected with it by parameters of several optimizers. They take their names
-        together, because the ranks may use them in different orders."""
-        found, new = {self}, [self]
-        while new:
-            others = {other.of_all for each in new for gradient in each._all for other in gradient.sharers}
-            new = list(others - found)
-            found |= others
-        return found
-
-    def _find_names(self):
-        for gradient in self._all:
-            gradient.name = self.names.find(gradient.parameter)
-        self._sort()
-
-    def _sort(self):
-        by_name = sorted(self._all, key=operator.attrgetter("name"))
-        # Sparse gradients of this round keep their kinds.
-        kinds = bytearray(max(DENSE, self.kinds[gradient.place]) if gradient.is_submitted else DENSE
-                          for gradient in by_name)
-        for place, gradient in enumerate(by_name):
-            gradient.place = place
-        self.kinds = kinds
-        name = f"which have a gradient: {by_name[0].name}, ..." if by_name else None
-        self._presence = Presence(name, len(by_name), self.settings.process_set)
-
-    def use_views(self, views):
-        self.views = views
-        self.is_plain = False
-
-    def make_groups(self, members):
-        """members: a list of lists of parameters whose gradients are reduced together."""
-        by_parameter = {id(gradient.parameter): gradient for gradient in self._all}
-        for parameters in members:
-            group = Group([by_parameter[id(parameter)] for parameter in parameters if id(parameter) in by_parameter
-                           and len(by_parameter[id(parameter)].sharers) < 2])
-            for gradient in group.members:
-                gradient.group = group
-            if group.members:
-                self._groups.append(group)
+    # ---- the end of the optimizer or of the job -----------------------------------------------------------------
 
     def let_go(self):
         """Called when the optimizer is deleted or wrapped again. A gradient in flight lands when it is used."""
@@ -254,57 +151,6 @@ class Gradients:
             self.was_loaded = True
         elif not self.is_synchronized:
             self.begin_round()
-
-    def begin_backward_pass(self, number, first):
-        """Called by the first hook of a backward pass, that of the Gradient `first`. The program may have dropped what
-        earlier passes have submitted."""
-        self.backward_pass = number
-        if self.submitted and all(gradient.was_taken_away() or self.was_read and gradient.was_zeroed(gradient is first)
-                                  for gradient in self._submitted):
-            self.drop()
-
-    def prepare_to_join(self):
-        """Other ranks that have dropped the last batch, too, will notice it in their next backward pass."""
-        self._drop_what_was_removed()
-
-    def _drop_what_was_removed(self):
-        if not self.is_closed and self._was_all_removed():
-            self.drop()  # this rank has computed nothing since, but others may have
-
-    def _was_all_removed(self):
-        """True if the program has set all gradients of this round to None."""
-        return self.submitted > 0 and all(gradient.parameter.grad is None for gradient in self._submitted)
-
-    def drop(self):
-        """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
-        other gradients in flight. Therefore the ranks tell each other what they have, and complete it.
-
-        A batch may have gradients of several optimizers, on each rank of others. All ranks begin with the same one."""
-        gc.collect()  # an optimizer that nobody has any more may have ended already on other ranks
-        first = next((each for each in self._of_same_ranks() if each is self or each._was_all_removed()), self)
-        first._complete(is_dropped=True)
-        first._drop_with_others()
-        if self.submitted > 0 and first is not self:
-            self._complete(is_dropped=True)
-
-    def _of_same_ranks(self):
-        """The gradients of all optimizers of the process set, in the order in which all ranks have made them."""
-        process_set = self.settings.process_set.process_set_id
-        return [each for _, each in sorted(_ops.to_prepare_to_join.items())
-                if each._has_names and each.settings.process_set.process_set_id == process_set]
-
-    def _drop_with_others(self):
-        """Runs when all ranks have dropped a round of this optimizer. Some may have dropped gradients of the same batch
-        that other optimizers have."""
-        others = {zlib.crc32(each.names.of("batch").encode()) % 256: each for each in self._of_same_ranks()
-                  if each is not self}  # a rank may still have an optimizer that other ranks have no more
-        dropped = torch.zeros(256, dtype=torch.uint8, device="cpu")
-        for place, each in others.items():
-            dropped[place] = each._was_all_removed()
-        allreduce_(dropped, None, self.names.of("dropped batch"), Max, process_set=self.settings.process_set)
-        for place, each in others.items():
-            if dropped[place]:
-                each._complete(is_dropped=each.submitted == 0 or each._was_all_removed())
 
     def synchronize(self, param_groups):
         """Waits for the gradients of all ranks. Afterwards p.grad holds the result."""
@@ -409,24 +255,6 @@ class Gradients:
                 self._check_kinds(kinds)
             self._fill(lacking, kinds)
 
-    def _compare_drops(self):
-        """Runs when the others have told. A batch that only some ranks have dropped is an error on all. Those that need
-        not wait for the others' news raise it one step later."""
-        presence = self._presence
-        if presence.is_dropped_by_some_only or presence.is_dropped and self._keeps:
-            presence.is_dropped_by_some_only = False
-            self.steps = 0  # the program will make the parameters equal again
-            who = "This rank" if self._drops else "Another rank"
-            self.failures.append(RuntimeError(
-                f"{who} has dropped a batch after backward() (model.zero_grad(), or p.grad = None), with the optimizer "
-                f"of {self._all[0].name!r}, and the gradients that other ranks have kept were reduced with those: some "
-                "ranks have dropped a batch that others have kept or did not have. Let all ranks decide alike: by a "
-                "value that hvd.allreduce gave, or by the gradients after backward(), which are averages. To drop a "
-                "batch that some ranks do not have, call optimizer.synchronize() on all ranks before. The parameters "
-                "differ now: broadcast them and the optimizer's state, or go back to a checkpoint."))
-        elif presence.is_dropped and not self._drops:
-            self._drops = True  # this rank had no gradients in the round that the others have dropped
-
     def _is_reduced_before_others_tell(self):
         """Waits for the gradients of a rank that lacks none, or for what the others tell. Without the others, ranks may
         step several optimizers in different orders."""
@@ -519,20 +347,6 @@ class Gradients:
                     gradient.arrive()
             except HorovodInternalError as error:
                 failures.append(error)
-
-    def _check_steps(self, failures):
-        if not self._presence.are_steps_equal:
-            try:
-                self._presence.forget_steps()
-            except HorovodInternalError as error:
-                failures.append(error)
-            failures.insert(0, RuntimeError(
-                f"This rank has made {self.steps} steps with the optimizer of {self._all[0].name!r}, and another rank "
-                "has made more or fewer: some ranks have left out a step, or have dropped a batch (model.zero_grad() "
-                "after backward()) that others have kept. Their parameters differ now. Let all ranks decide alike: by "
-                "a value that hvd.allreduce gave, or by the gradients after backward(), which are averages. Then "
-                "broadcast the parameters and the optimizer's state, or go back to a checkpoint."))
-            self.steps = 0  # on all ranks
 
     def _take_what_others_have(self):
         """Sets the gradients that only other ranks had computed. True if there are any."""

@@ -23,7 +23,7 @@ from horovod.torch.compression import Compression, NoneCompressor
 from horovod.torch.functions import broadcast_object, show_zero_gradients
 from horovod.torch.gradients import Gradients, Settings
 from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_built, size
-from horovod.torch.shown_gradients import ShownGradients
+from horovod.torch.shown_gradients import ShownGradients, take_back_those_of
 
 
 class _Names:
@@ -335,6 +335,7 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
     settings.process_set._check_id()
     combines_steps = settings.op == Adasum and size() > 1
     inner_step = _become_distributed(optimizer, combines_steps)
+    take_back_those_of(_parameters_of(optimizer))
     names = _Names(names, settings.process_set)
     distributed = _Distributed(settings, names, groups, gradient_views, inner_step)
     optimizer._distributed = distributed

@@ -7,12 +7,65 @@ reduce over the same ranks and by the same operation.
 """
 import gc
 
+from horovod.torch.gradient_presence import DENSE
+from horovod.torch.gradients_in_flight import land, take_off
 from horovod.torch.mpi_ops import Adasum, Average, Max, Min, Product, Sum
 
 _sharers = {}  # id of a parameter -> the list of its Gradient objects, one of each optimizer
 
 _NAMES_OF_OPS = {Average: "hvd.Average", Sum: "hvd.Sum", Adasum: "hvd.Adasum", Min: "hvd.Min", Max: "hvd.Max",
                  Product: "hvd.Product"}
+
+
+class OfSeveralOptimizers:
+    """A part of Gradient: `sharers` are the Gradients of its parameter."""
+    __slots__ = ()
+
+    def leave_shared_group(self):
+        """Called when another optimizer steps the parameter, too."""
+        if self.group is not None:
+            self.handle = self._handle()
+            self.group.leave(self)
+            self.group = None
+
+    @property
+    def reducing(self):
+        """The Gradient that reduces what backward passes compute for the parameter."""
+        return self.sharers[-1] if self.sharers else self
+
+    @property
+    def is_reducing(self):
+        return not self.sharers or self.sharers[-1] is self
+
+    def take_over(self):
+        """From now on this optimizer reduces the gradient, and no longer the one that did so last. What that one has in
+        flight keeps its name: other ranks may have started it, or take part in it later."""
+        if self.is_reducing:
+            return
+        last = self.reducing
+        self.sharers.remove(self)
+        self.sharers.append(self)
+        self.round_name = last.round_name or last.name
+        self.left = max(1, self.settings.passes - last.settings.passes + last.left)
+        self.kept_back, self.seen, self.used_version, self.given = (last.kept_back, last.seen, last.used_version,
+                                                                    last.given)
+        if last.is_submitted:
+            self._take_what_is_in_flight(last)
+        last.begin_round()
+        last.seen = last.given = None
+
+    def _take_what_is_in_flight(self, last):
+        tensor, mine, others = last.tensor, self.of_all, last.of_all
+        self.tensor, self.version, self.is_done = tensor, last.version, last.is_done
+        self.handle, self.gathering, self.store = last._handle(), last.gathering, last.store
+        last.tensor, last.handle, last.gathering, last.store = None, None, (), None
+        if tensor is not None:
+            land(tensor)
+            take_off(tensor, self)
+        mine.submitted, others.submitted = mine.submitted + 1, others.submitted - 1
+        mine.kinds[self.place] = others.kinds[last.place]
+        others.kinds[last.place] = DENSE
+        mine.was_used, mine.was_read = mine.was_used or others.was_used, mine.was_read or others.was_read
 
 
 def join(gradient):

@@ -7,12 +7,23 @@ from horovod.torch._tensors import gradient_dtype
 from horovod.torch.gradient import on_gradient
 
 
+_all = weakref.WeakSet()
+
+
+def take_back_those_of(parameters):
+    """Called when another optimizer of these parameters is made: perhaps nobody steps the one that shows them."""
+    ids = {id(parameter) for parameter in parameters}
+    for shown in list(_all):
+        shown.take_back_those_of(ids)
+
+
 class ShownGradients:
     """The zero gradients that a fresh optimizer shows. The first backward pass or step takes them back, so that the
     optimizer makes no step with those that it has not computed."""
 
     def __init__(self):
         self._shown = []  # parameter, gradient, hook
+        _all.add(self)
 
     def show(self, parameter):
         parameter.grad = torch.zeros_like(parameter, dtype=gradient_dtype(parameter), requires_grad=False)
@@ -21,6 +32,10 @@ class ShownGradients:
     def has_accumulated(self, tensor):
         """The hook. Called when a backward pass has added to the gradient of a parameter."""
         self.take_back(tensor)
+
+    def take_back_those_of(self, ids):
+        if any(id(parameter) in ids for parameter, _, _ in self._shown):
+            self.take_back()
 
     def take_back(self, computed=None):
         """Removes the gradients, but for the one that was computed and those to which the program has given values."""

@@ -1,0 +1,106 @@
+"""Batches that the program drops between backward() and step(): all ranks do so, or they get an error."""
+import gc
+import operator
+import zlib
+
+import torch
+
+from horovod import _ops
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch.mpi_ops import Max, allreduce_
+
+
+class DroppedBatches:
+    """A part of Gradients."""
+
+    def begin_backward_pass(self, number, first):
+        """Called by the first hook of a backward pass, that of the Gradient `first`. The program may have dropped what
+        earlier passes have submitted."""
+        self.backward_pass = number
+        if self.submitted and all(gradient.was_taken_away() or self.was_read and gradient.was_zeroed(gradient is first)
+                                  for gradient in self._submitted):
+            self.drop()
+
+    def prepare_to_join(self):
+        """Other ranks that have dropped the last batch, too, will notice it in their next backward pass."""
+        self._drop_what_was_removed()
+
+    def _drop_what_was_removed(self):
+        if not self.is_closed and self._was_all_removed():
+            self.drop()  # this rank has computed nothing since, but others may have
+
+    def _was_all_removed(self):
+        """True if the program has set all gradients of this round to None."""
+        return self.submitted > 0 and all(gradient.parameter.grad is None for gradient in self._submitted)
+
+    def drop(self):
+        """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
+        other gradients in flight. Therefore the ranks tell each other what they have, and complete it.
+
+        A batch may have gradients of several optimizers, on each rank of others. All ranks begin with the same one."""
+        first = min([self, *self._others_with_removed_ones()], key=operator.attrgetter("_number"))
+        first._complete(is_dropped=True)
+        first._drop_with_others()
+        if self.submitted > 0 and first is not self:
+            self._complete(is_dropped=True)
+
+    def _of_same_ranks(self):
+        """The gradients of all optimizers of the process set, in the order in which all ranks have made them."""
+        process_set = self.settings.process_set.process_set_id
+        return [each for _, each in sorted(_ops.to_prepare_to_join.items())
+                if each._has_names and each.settings.process_set.process_set_id == process_set]
+
+    def _others_with_removed_ones(self):
+        def find():
+            return [each for each in self._of_same_ranks() if each is not self and each._was_all_removed()]
+
+        if not find():
+            return []
+        gc.collect()  # an optimizer that nobody has any more may have ended already on other ranks
+        return find()
+
+    def _drop_with_others(self):
+        """Runs when all ranks have dropped a round of this optimizer. Some may have dropped gradients of the same batch
+        that other optimizers have."""
+        dropped = torch.zeros(256, dtype=torch.uint8, device="cpu")  # a rank may have more optimizers than another one
+        for each in self._others_with_removed_ones():
+            dropped[each._place_among_dropped()] = 1
+        allreduce_(dropped, None, self.names.of("dropped batch"), Max, process_set=self.settings.process_set)
+        for each in self._of_same_ranks() if dropped.any() else ():
+            if each is not self and dropped[each._place_among_dropped()]:
+                each._complete(is_dropped=each.submitted == 0 or each._was_all_removed())
+
+    def _place_among_dropped(self):
+        return zlib.crc32(self.names.of("batch").encode()) % 256
+
+    def _compare_drops(self):
+        """Runs when the others have told. A batch that only some ranks have dropped is an error on all. Those that need
+        not wait for the others' news raise it one step later."""
+        presence = self._presence
+        if presence.is_dropped_by_some_only or presence.is_dropped and self._keeps:
+            presence.is_dropped_by_some_only = False
+            self.steps = 0  # the program will make the parameters equal again
+            who = "This rank" if self._drops else "Another rank"
+            self.failures.append(RuntimeError(
+                f"{who} has dropped a batch after backward() (model.zero_grad(), or p.grad = None), with the optimizer "
+                f"of {self._all[0].name!r}, and the gradients that other ranks have kept were reduced with those: some "
+                "ranks have dropped a batch that others have kept or did not have. Let all ranks decide alike: by a "
+                "value that hvd.allreduce gave, or by the gradients after backward(), which are averages. To drop a "
+                "batch that some ranks do not have, call optimizer.synchronize() on all ranks before. The parameters "
+                "differ now: broadcast them and the optimizer's state, or go back to a checkpoint."))
+        elif presence.is_dropped and not self._drops:
+            self._drops = True  # this rank had no gradients in the round that the others have dropped
+
+    def _check_steps(self, failures):
+        if not self._presence.are_steps_equal:
+            try:
+                self._presence.forget_steps()
+            except HorovodInternalError as error:
+                failures.append(error)
+            failures.insert(0, RuntimeError(
+                f"This rank has made {self.steps} steps with the optimizer of {self._all[0].name!r}, and another rank "
+                "has made more or fewer: some ranks have left out a step, or have dropped a batch (model.zero_grad() "
+                "after backward()) that others have kept. Their parameters differ now. Let all ranks decide alike: by "
+                "a value that hvd.allreduce gave, or by the gradients after backward(), which are averages. Then "
+                "broadcast the parameters and the optimizer's state, or go back to a checkpoint."))
+            self.steps = 0  # on all ranks
