@@ -23,6 +23,7 @@
 #include "checkpoint/writer.hpp"
 #include "native/posix/file_in_place.hpp"
 #include "native/posix/folder.hpp"
+#include "native/posix/settings_files.hpp"
 #include "runtime/session.hpp"
 
 using hvd::ErrorCode;
@@ -82,7 +83,7 @@ hvd::Status hold_lease(const std::string& path) {
 }
 
 hvd::Result<const hvd::hdf5::Library*> hdf5_library() {
-  return hvd::hdf5::library(hvd::runtime::environment_with_files());
+  return hvd::hdf5::library(hvd::posix::environment_with_files());
 }
 
 hvd_status save_here(const std::string& given_path, const checkpoint::State& state,
@@ -253,7 +254,7 @@ hvd_status open_for_all(const std::string& function, hvd_runtime* runtime, const
 extern "C" {
 
 hvd_status hvd_checkpoint_library(const char* otherwise) {
-  auto library = hvd::hdf5::library(hvd::runtime::environment_with_files(), otherwise == nullptr ? "" : otherwise);
+  auto library = hvd::hdf5::library(hvd::posix::environment_with_files(), otherwise == nullptr ? "" : otherwise);
   return library ? HVD_OK : fail(library.error());
 }
 

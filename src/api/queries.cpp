@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/plugin.hpp"
+#include "native/posix/settings_files.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/session.hpp"
 
@@ -50,7 +51,7 @@ hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world) {
 }
 
 int hvd_mpi_built(void) {
-  hvd::Environment environment = hvd::runtime::environment_with_files();
+  hvd::Environment environment = hvd::posix::environment_with_files();
   for (const char* abi : hvd::mpi::abis())
     if (hvd::mpi::has_plugin(abi, environment)) return 1;
   return 0;
@@ -59,12 +60,12 @@ int hvd_mpi_built(void) {
 int hvd_device_built(hvd_device device) {
   if (device < HVD_HOST || device > HVD_ROCM) return 0;
   const char* name = hvd::name_of(static_cast<hvd::DeviceKind>(device));
-  const hvd::Environment environment = hvd::runtime::environment_with_files();
+  const hvd::Environment environment = hvd::posix::environment_with_files();
   return device == HVD_HOST || !hvd::posix::plugin_path(name, environment).empty();
 }
 
 int hvd_nccl_built(void) {
-  return !hvd::posix::plugin_path("nccl", hvd::runtime::environment_with_files()).empty();
+  return !hvd::posix::plugin_path("nccl", hvd::posix::environment_with_files()).empty();
 }
 
 int hvd_has_device(hvd_runtime* runtime, hvd_device device, int process_set) {

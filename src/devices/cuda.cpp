@@ -7,6 +7,7 @@
 #include "devices/cuda/plugin.hpp"
 #include "devices/device.hpp"
 #include "native/cuda/visible.hpp"
+#include "native/posix/settings_files.hpp"
 
 namespace hvd::devices {
 namespace {
@@ -29,7 +30,7 @@ class WhenNeeded final : public Device {
 
  private:
   Status open_library(int ordinal) override {
-    const Environment environment = Environment::of_this_process();
+    const Environment environment = posix::environment_with_files();
     auto plugin = posix::open_plugin<cuda::Plugin>("cuda", environment);
     if (!plugin) return plugin.error();
     auto opened = (*plugin)->open(ordinal, environment);
@@ -46,7 +47,7 @@ class WhenNeeded final : public Device {
 // Null where this process sees no GPU, or where there is no plugin. The driver may know GPUs of which the system tells
 // nothing.
 std::unique_ptr<Device> make_cuda() {
-  const Environment environment = Environment::of_this_process();
+  const Environment environment = posix::environment_with_files();
   const std::string root = environment.get("HOROVOD_GPU_ROOT").value_or("");
   const hvd::cuda::Visible visible = hvd::cuda::visible(environment, root);
   const bool may_be_there = environment.has("HOROVOD_CUDA_DRIVER") || visible.are_hidden || !visible.gpus.empty();

@@ -62,13 +62,6 @@ Result<Session::Settings> Session::configure(const Environment& given) {
   return Settings{std::move(*environment), std::move(*config)};
 }
 
-Environment environment_with_files() {
-  std::vector<std::string> unheard;
-  Environment own = Environment::of_this_process();
-  auto files = posix::settings_files(unheard);
-  return files ? (*files)->over(std::move(own)) : own;
-}
-
 Result<std::vector<Setting>> settings_of_this_process() {
   std::vector<std::string> unheard;
   auto files = posix::settings_files(unheard);

@@ -61,9 +61,6 @@ class Session {
   std::uint32_t epoch_ = 0;
 };
 
-// Returns the environment of this process with the values from the files of the site and of the user. A faulty file
-// adds nothing here; the start of a runtime reports it.
-Environment environment_with_files();
 // Returns the value of every setting in this process, and its source. Fails if a file is faulty.
 Result<std::vector<Setting>> settings_of_this_process();
 

@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "devices/of_rank/devices.hpp"
+#include "native/posix/settings_files.hpp"
 #include "transport/nccl/plugin.hpp"
 
 namespace hvd::transport {
@@ -69,7 +70,7 @@ class NcclConnecting final : public Connecting {
     if (device == nullptr) return Error(ErrorCode::unsupported, "it has no GPU");
     if (device->library() != std::string_view("cuda"))
       return Error(ErrorCode::unsupported, std::string("its device is one of ") + device->library() + ", not of CUDA");
-    auto plugin = posix::open_plugin<Plugin>("nccl", Environment::of_this_process());
+    auto plugin = posix::open_plugin<Plugin>("nccl", posix::environment_with_files());
     if (!plugin) return std::move(plugin.error());
     return (*plugin)->apply(surroundings_, *device, group_, name_);
   }

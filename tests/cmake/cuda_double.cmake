@@ -71,10 +71,12 @@ foreach(ranks 1 2 4)
 endforeach()
 if(TARGET hvd_python_core)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  add_test(NAME cuda.python_orders_the_streams_of_its_framework
-           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
+  set(program ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
+  add_test(NAME cuda.python_orders_the_streams_of_its_framework COMMAND horovodrun -np 2 ${program})
+  add_test(NAME cuda.the_driver_may_be_named_in_a_file_of_settings COMMAND horovodrun -np 1 ${program} file)
   set(variables HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double> HVD_DOUBLE_DELAY=3 PYTHONDONTWRITEBYTECODE=1
                 PYTHONPATH=${PROJECT_BINARY_DIR}/python)
-  set_tests_properties(cuda.python_orders_the_streams_of_its_framework PROPERTIES
+  set_tests_properties(cuda.python_orders_the_streams_of_its_framework
+                       cuda.the_driver_may_be_named_in_a_file_of_settings PROPERTIES
                        LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
 endif()

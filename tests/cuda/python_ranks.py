@@ -1,15 +1,26 @@
 """Ranks of Python with memory of a GPU, without a framework: what horovod._core does with devices and streams.
 
-HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status of its own if a wait is missed.
+python_ranks.py [file]: HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status of its
+own if a wait is missing. file: the core gets that setting from the user's file in place of the environment.
 """
 import array
 import ctypes
 import os
+import pathlib
+import sys
+import tempfile
 
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
-driver = ctypes.CDLL(os.environ["HOROVOD_CUDA_DRIVER"])
+path = os.environ["HOROVOD_CUDA_DRIVER"]
+driver = ctypes.CDLL(path)
+if "file" in sys.argv:
+    del os.environ["HOROVOD_CUDA_DRIVER"]
+    folder = tempfile.TemporaryDirectory()
+    os.environ["XDG_CONFIG_HOME"] = folder.name
+    (pathlib.Path(folder.name) / "horovod").mkdir()
+    (pathlib.Path(folder.name) / "horovod" / "config.yaml").write_text(f"settings:\n  HOROVOD_CUDA_DRIVER: {path}\n")
 COUNT, BYTES = 1000, 4000
 NON_BLOCKING = 1
 

@@ -127,6 +127,13 @@ Result<const SettingsFiles*> settings_files(std::vector<std::string>& notices) {
   return &*files;
 }
 
+Environment environment_with_files() {
+  std::vector<std::string> unheard;
+  Environment own = Environment::of_this_process();
+  auto files = settings_files(unheard);
+  return files ? (*files)->over(std::move(own)) : own;
+}
+
 Result<Environment> with_settings_files(const Environment& environment, std::vector<std::string>& notices) {
   auto files = settings_files(notices);
   if (!files) return std::move(files.error());

@@ -27,4 +27,8 @@ Result<const SettingsFiles*> settings_files(std::vector<std::string>& notices);
 // site has locked has another value.
 Result<Environment> with_settings_files(const Environment& environment, std::vector<std::string>& notices);
 
+// Returns the environment of this process with the values from the files of the site and of the user. A faulty file
+// adds nothing here; the start of a runtime reports it.
+Environment environment_with_files();
+
 }  // namespace hvd::posix

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "native/posix/settings_files.hpp"
 #include "native/posix/thread.hpp"
 
 namespace hvd::transport::over_nccl {
@@ -15,7 +16,7 @@ Result<std::shared_ptr<Issuer>> Issuer::of(devices::Device& device) {
   std::lock_guard lock(mutex);
   auto& place = issuers[&device];
   if (auto issuer = place.lock()) return issuer;
-  auto driver = cuda::open_driver(Environment::of_this_process());
+  auto driver = cuda::open_driver(posix::environment_with_files());
   if (!driver) return std::move(driver.error());
   auto context = cuda::Context::open(**driver, device.ordinal());
   if (!context) return std::move(context.error());

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "native/posix/settings_files.hpp"
 #include "transport/nccl/link.hpp"
 
 namespace hvd::transport::over_nccl {
@@ -81,7 +82,7 @@ class CandidateOnGpu final : public Candidate {
     if (auto prepared = prepare(); !prepared) card_.refusal = std::move(prepared.error().message);
   }
   Status prepare() {
-    const Environment environment = Environment::of_this_process();
+    const Environment environment = posix::environment_with_files();
     auto library = nccl::open_library(environment);
     if (!library) return library.error();
     equipment_.library = *library;
