@@ -52,8 +52,8 @@ target_compile_definitions(test_cuda_ranks PRIVATE HVD_VERSION="${PROJECT_VERSIO
                                                    HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>")
 target_link_options(test_cuda_ranks PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map
                                             -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
-# It is built and not run by ctest: while a look of one thread has a page of the double open, the double takes no notice
-# of looks of other threads, and reports what they know as missing waits, one time in ten.
+gtest_discover_tests(test_cuda_ranks TEST_PREFIX "cuda." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+                     PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})
 
 # The same in processes, with the core as it is installed: its table of devices opens the plugin.
 if(HVD_SANITIZE OR NOT TARGET horovodrun)  # only the program may contain a sanitizer's runtime, not the double

@@ -467,15 +467,15 @@ TEST_F(GpuOnDouble, is_dropped_by_a_forked_child_that_does_not_touch_the_driver)
   finish(*device, stream);
 }
 
-// Memory goes from one stream to another by events alone. One thread at a time: while a look of one thread has a page
-// of the double open, it takes no notice of looks of others, and reports what they know as missing waits.
-TEST_F(GpuOnDouble, keeps_the_order_between_streams_that_pass_memory_on) {
+// Each thread passes its memory on to the next one through its own stream, by events alone.
+TEST_F(GpuOnDouble, keeps_the_order_between_streams_of_several_threads) {
   open();
   constexpr int threads = 3, rounds = 12;
   std::vector<std::shared_ptr<void>> streams;
   for (int i = 0; i < threads; ++i) streams.push_back(device->stream().value());
+  std::vector<std::thread> all;
   for (int i = 0; i < threads; ++i)
-    std::thread([&, i] {
+    all.emplace_back([&, i] {
       std::mt19937 random(static_cast<unsigned>(i));
       const Stream mine{streams[static_cast<std::size_t>(i)].get()};
       auto second = device->stream().value();
@@ -497,7 +497,8 @@ TEST_F(GpuOnDouble, keeps_the_order_between_streams_that_pass_memory_on) {
       }
       finish(*device, mine);
       finish(*device, {second.get()});
-    }).join();
+    });
+  for (std::thread& thread : all) thread.join();
 }
 
 }  // namespace
