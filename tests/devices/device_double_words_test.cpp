@@ -111,11 +111,10 @@ const std::vector<Look>& looks() {
       },
       [](std::uint32_t* word) {  // with an index and a distance, and high registers
         std::uint64_t value = 0;
-        asm volatile(
-            "lea -800(%1), %%r13; mov $100, %%r12; mov (%%r13, %%r12, 8), %k0"
-            : "=r"(value)
-            : "r"(word)
-            : "r12", "r13", "memory");
+        asm volatile("lea -800(%1), %%r13; mov $100, %%r12; mov (%%r13, %%r12, 8), %k0"
+                     : "=r"(value)
+                     : "r"(word)
+                     : "r12", "r13", "memory");
         return static_cast<std::uint32_t>(value);
       },
       [](std::uint32_t* word) {
