@@ -24,3 +24,6 @@ add_test(NAME gpu.the_probe_compiles_and_tells_that_there_is_no_gpu
          COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/gpu/probe_test.py)
 set_tests_properties(gpu.the_probe_compiles_and_tells_that_there_is_no_gpu
                      PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77 ${hvd_computes})
+add_test(NAME gpu.the_script_for_a_machine_with_a_GPU_goes_on_where_it_was
+         COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/gpu/run_test.py)
+set_tests_properties(gpu.the_script_for_a_machine_with_a_GPU_goes_on_where_it_was PROPERTIES LABELS unit TIMEOUT 60)
