@@ -8,7 +8,7 @@ namespace {
 class Native final : public Algorithm {
  public:
   const char* name() const override { return "native"; }
-  bool does(Verb verb) const override { return row_of(verb).moves_data() && verb != Verb::adasum; }
+  bool does(Verb verb) const override { return row_of(verb).moves_data(); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "native"; }
 
   Cost cost(const Collective& collective, const Team& team) const override {

@@ -33,8 +33,7 @@ if(NOT HVD_TEST_FOLDERS OR nccl IN_LIST HVD_TEST_FOLDERS)
   target_compile_definitions(test_nccl PRIVATE HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>"
                                                HVD_NCCL_DOUBLE="$<TARGET_FILE:hvd_nccl_double>")
   gtest_discover_tests(test_nccl TEST_PREFIX "nccl." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS unit TIMEOUT 180 ${hvd_computes} ENVIRONMENT
-                       "HVD_DOUBLE_DELAY=3;HVD_DOUBLE_DEVICES=4;HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>")
+                       PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})
 endif()
 
 # Ranks in processes over both doubles, with the core as it is installed. The program runs on real GPUs, too.
@@ -67,3 +66,10 @@ if(TARGET hvd_python_core)
   set_tests_properties(nccl.python_does_not_wait_for_the_gpu PROPERTIES
                        LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
 endif()
+# Two ranks on each of two nodes: NCCL in the nodes, TCP along the rails.
+add_test(NAME nccl.4_processes_on_2_nodes_reduce_along_nodes_and_rails
+         COMMAND horovodrun -np 4 sh -c [[HOROVOD_FAKE_NODE=$((HOROVOD_RANK / 2)) exec "$0"]]
+                 $<TARGET_FILE:nccl_ranks>)
+set_tests_properties(nccl.4_processes_on_2_nodes_reduce_along_nodes_and_rails
+                     PROPERTIES LABELS ranks TIMEOUT 300
+                                ENVIRONMENT "${on_doubles};HOROVOD_HIERARCHICAL_ALLREDUCE=1")

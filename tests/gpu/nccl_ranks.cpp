@@ -192,6 +192,7 @@ class Program {
       scatter(static_cast<std::int64_t>(size()) * 500 + 1);
     });
     check("alltoall", [&] { exchange(); });
+    check("adasum_is_the_mean_in_a_node", [&] { combine(); });
     check("process_sets_at_the_same_time", [&] { reduce_in_sets(); });
     check("a_rank_that_has_joined", [&] { join(); });
   }
@@ -372,6 +373,21 @@ class Program {
     expect(result_of(handle, expected.size(), types[0]), expected);
   }
 
+  void combine() {
+    hvd_world world{};
+    world.struct_size = sizeof world;
+    horovod::check(hvd_get_world(job_.get(), &world));
+    constexpr std::int64_t count = 1000;
+    const Array array(count * 4);
+    upload(numbers(count, rank()), HVD_FLOAT32, 4, array.data());
+    hvd_op_description description = describe("adasum", HVD_ALLREDUCE, HVD_FLOAT32, count);
+    description.reduce_op = HVD_ADASUM;
+    start({prepare(description, array.data(), array.data())}).wait();
+    const Doubles found = read(array.data(), count, HVD_FLOAT32, 4);
+    for (std::size_t i = 0; i < found.size() && world.cross_size == 1; ++i)
+      if (std::fabs(found[i] - reduced(i, HVD_SUM) / size()) > 1e-5)
+        throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(found[i]));
+  }
   // Each rank is in two or three sets, with a communicator for each: the ranks from k on, for each k.
   void reduce_in_sets() {
     constexpr std::int64_t count = 2000;

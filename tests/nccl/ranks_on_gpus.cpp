@@ -1,6 +1,7 @@
 #include "ranks_on_gpus.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -174,7 +175,10 @@ class AsksTheDoubles final : public ::testing::EmptyTestEventListener {
     hvd_double_reset();
   }
 };
+// The doubles and the plugins read their variables when they are first used.
 const bool is_listening = [] {
+  ::setenv("HVD_DOUBLE_DEVICES", "4", 1);
+  ::setenv("HOROVOD_CUDA_DRIVER", HVD_CUDA_DOUBLE, 1);
   ::testing::UnitTest::GetInstance()->listeners().Append(new AsksTheDoubles);
   return true;
 }();

@@ -131,6 +131,7 @@ class NcclTask final : public Task {
   }
   Status carry_out() {
     switch (what_.verb) {
+      case Verb::adasum:
       case Verb::allreduce: return allreduce();
       case Verb::broadcast: return broadcast();
       case Verb::allgather: return allgather();
@@ -249,9 +250,10 @@ class NcclTask final : public Task {
       return nccl.allreduce(from, to, static_cast<std::size_t>(count), type_of(what_.dtype), operation_of(what_.op),
                             communicator, stream);
     }));
-    if (result != nullptr && what_.postscale == 1.0) return is_in_place();
+    const double postscale = what_.verb == Verb::adasum ? what_.postscale / seats_ : what_.postscale;  // of a mean
+    if (result != nullptr && postscale == 1.0) return is_in_place();
     scatter(out_, begin, count, to);
-    return move_results(what_.postscale);
+    return move_results(postscale);
   }
 
   Status broadcast() {

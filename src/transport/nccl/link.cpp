@@ -1,6 +1,7 @@
 #include "transport/nccl/link.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -77,23 +78,29 @@ std::unique_ptr<Task> NcclLink::plan(const Collective& collective) {
 }
 
 // The figures are rough: what matters is that all ranks have the same ones, and the order of magnitude, for the choice
-// between flat and hierarchical.
+// between flat, hierarchical and staged. NCCL itself chooses between trees and rings.
+//
+// Adasum is what it is with other Horovods over NCCL: the mean of the ranks of a node. Nodes are combined by the
+// hierarchical algorithm.
 Cost NcclLink::cost(const Collective& collective) const {
   if (collective.device != device().kind()) return Cost::impossible();
   if (reduces(collective.verb) && !reduces_type(collective.dtype)) return Cost::impossible();
   const auto is_here = [this](Rank rank) { return world_.member(rank).node == world_.member(group_.ranks[0]).node; };
   const bool is_in_a_node = std::ranges::all_of(group_.ranks, is_here);
-  const double launch_s = 10e-6, hop_s = is_in_a_node ? 1e-6 : 5e-6, byte_s = is_in_a_node ? 1 / 100e9 : 1 / 10e9;
-  const double seats = group_.size();
+  const double launch_s = 5e-6, hop_s = is_in_a_node ? 1e-6 : 2e-6, byte_s = is_in_a_node ? 1 / 100e9 : 1 / 10e9;
+  const double rounds = std::bit_width(static_cast<unsigned>(group_.size()) - 1u), seats = group_.size();
   const double bytes = static_cast<double>(collective.count) * static_cast<double>(size_of(collective.dtype));
-  const double part = (seats - 1) / seats;
-  double seconds = launch_s + hop_s * seats;
+  const double bytes_s = bytes * byte_s, part = (seats - 1) / seats;
+  double seconds = launch_s;
   switch (collective.verb) {
-    case Verb::allreduce: seconds += 2 * part * bytes * byte_s; break;
-    case Verb::broadcast: seconds += bytes * byte_s; break;
+    case Verb::adasum:
+      if (!is_in_a_node || !is_floating(collective.dtype)) return Cost::impossible();
+      [[fallthrough]];
+    case Verb::allreduce: seconds += 2 * (rounds * hop_s + part * bytes_s); break;
+    case Verb::broadcast: seconds += rounds * hop_s + bytes_s; break;
     case Verb::allgather:
     case Verb::reduce_scatter:
-    case Verb::alltoall: seconds += part * bytes * byte_s; break;
+    case Verb::alltoall: seconds += rounds * hop_s + part * bytes_s; break;
     default: return Cost::impossible();
   }
   return {seconds, !(reduces(collective.verb) && is_floating(collective.dtype))};
