@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -131,6 +132,33 @@ TEST_P(EveryDevice, scales_in_place) {
   const Move move{memory.data(), memory.data(), 3};
   EXPECT_TRUE(device->move(stream, {&move, 1}, {DataType::f32, DataType::f32, 0.5}));
   EXPECT_EQ(read(memory, 3), (std::vector<float>{0.5f, 1, 1.5f}));
+}
+
+// Whether they are copied, scaled or there already, few or many.
+TEST_P(EveryDevice, makes_results_NaN_only_after_an_abort) {
+  const Memory memory_of_word = memory_of(sizeof(std::uint32_t), Where::on_host);
+  auto* word = reinterpret_cast<std::uint32_t*>(memory_of_word.data());
+  *word = 0;
+  for (const bool is_aborted : {false, true}) {
+    if (is_aborted) *word = 1;
+    for (const bool is_in_place : {false, true})
+      for (const std::size_t tensors : {1, 5, 400})
+        for (const double scale : {1.0, 0.5}) {
+          const Memory from = numbers(std::vector<float>(tensors * 3, 8)),
+                       to = numbers(std::vector<float>(tensors * 3));
+          const Memory& in = is_in_place ? to : from;
+          std::vector<Move> moves;
+          for (std::size_t i = 0; i < tensors; ++i) moves.push_back({in.data() + 12 * i, to.data() + 12 * i, 3});
+          EXPECT_TRUE(device->move(stream, moves, {DataType::f32, DataType::f32, scale, word}));
+          const float expected = is_in_place ? 0 : static_cast<float>(8 * scale);
+          for (const float value : read(to, tensors * 3))
+            ASSERT_TRUE(is_aborted ? std::isnan(value) : value == expected) << tensors << " tensors, found " << value;
+        }
+  }
+  const Memory integers = put(std::vector<std::byte>(8, std::byte{7}), Where::on_device);
+  const Move move{integers.data(), integers.data(), 2};
+  EXPECT_TRUE(device->move(stream, {&move, 1}, {DataType::i32, DataType::i32, 1.0, word}));
+  EXPECT_EQ(get(integers.data(), 8), std::vector<std::byte>(8, std::byte{7}));
 }
 
 // The product is computed in the wider type, and what is stored is rounded once.

@@ -60,7 +60,7 @@ void Issuer::run() {
     news_.wait(lock, [this] { return is_over_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
     Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    jobs_.erase(jobs_.begin());
     running_ = job.owner;
     lock.unlock();
     job.run();

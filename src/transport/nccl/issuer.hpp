@@ -3,11 +3,11 @@
 // nor one may be used by two threads. A job is over when what it has to launch was launched. So the order of the jobs
 // is the order of the launches, which is the log's on every rank (runtime/turnstile).
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/result.hpp"
 #include "devices/device.hpp"
@@ -50,7 +50,7 @@ class Issuer {
   const std::shared_ptr<const cuda::Context> context_;
   std::mutex mutex_;
   std::condition_variable news_, is_idle_;
-  std::deque<Job> jobs_;
+  std::vector<Job> jobs_;  // few
   const void* running_ = nullptr;
   bool is_over_ = false;
   // Of the thread alone.
