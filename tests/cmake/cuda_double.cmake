@@ -54,29 +54,3 @@ target_link_options(test_cuda_ranks PRIVATE -Wl,--version-script=${PROJECT_SOURC
                                             -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
 gtest_discover_tests(test_cuda_ranks TEST_PREFIX "cuda." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
                      PROPERTIES LABELS unit TIMEOUT 180 ENVIRONMENT HVD_DOUBLE_DELAY=3 ${hvd_computes})
-
-# The same in processes, with the core as it is installed: its table of devices opens the plugin.
-if(HVD_SANITIZE OR NOT TARGET horovodrun)  # only the program may contain a sanitizer's runtime, not the double
-  return()
-endif()
-add_executable(device_rank ${PROJECT_SOURCE_DIR}/tests/multiprocess/device_rank.cpp)
-target_include_directories(device_rank PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(device_rank PRIVATE horovod ${CMAKE_DL_LIBS})
-add_dependencies(device_rank horovod_cuda hvd_cuda_double)
-foreach(ranks 1 2 4)
-  set(name cuda.${ranks}_processes_reduce_on_gpus_through_the_installed_core)
-  add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:device_rank>)
-  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120
-                       ENVIRONMENT "HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double>;HVD_DOUBLE_DELAY=3")
-endforeach()
-if(TARGET hvd_python_core)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  set(program ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
-  add_test(NAME cuda.python_orders_the_streams_of_its_framework COMMAND horovodrun -np 2 ${program})
-  add_test(NAME cuda.the_driver_may_be_named_in_a_file_of_settings COMMAND horovodrun -np 1 ${program} file)
-  set(variables HOROVOD_CUDA_DRIVER=$<TARGET_FILE:hvd_cuda_double> HVD_DOUBLE_DELAY=3 PYTHONDONTWRITEBYTECODE=1
-                PYTHONPATH=${PROJECT_BINARY_DIR}/python)
-  set_tests_properties(cuda.python_orders_the_streams_of_its_framework
-                       cuda.the_driver_may_be_named_in_a_file_of_settings PROPERTIES
-                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
-endif()
