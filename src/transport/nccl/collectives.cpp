@@ -113,8 +113,9 @@ class NcclTask final : public Task {
     Status done = issue();
     extra_.clear();
     if (!done) failure_ = std::move(done.error());
+    NcclLink& link = link_;  // the task may be destroyed as soon as its state is known; the link waits for this job
     state_.store(done ? State::issued : State::failed, std::memory_order_release);
-    link_.report();
+    link.report();
   }
   Status issue() {
     HVD_RETURN_IF_ERROR(link_.is_ready());
