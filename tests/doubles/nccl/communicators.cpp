@@ -149,6 +149,7 @@ Code launch_group() {
 }
 
 void give_back(Communicator* communicator) {
+  ::unlink(communicator->id.c_str());  // if not all ranks have come
   communicator->fate->is_aborted = true;
   --Double::it().communicators;
   // The mailboxes stay: queued work may look at them, and so may peers.
