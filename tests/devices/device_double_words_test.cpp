@@ -18,9 +18,9 @@ namespace {
 using Look = std::uint32_t (*)(std::uint32_t* word);
 
 // For each thread two streams, a word for each of them in one page, and memory.
-struct Bench {
-  explicit Bench(int seed) : engine({static_cast<std::uint64_t>(seed), 1, 1, 1 << 20}) {}
-  ~Bench() {
+struct WordsBench {
+  explicit WordsBench(int seed) : engine({static_cast<std::uint64_t>(seed), 1, 1, 1 << 20}) {}
+  ~WordsBench() {
     page.give_back(nullptr);
     for (Engine::Holding& memory : data) memory.give_back(nullptr);
   }
@@ -58,7 +58,7 @@ std::uint32_t load(std::uint32_t* word) {
 }
 
 // Passes the thread's memory from one of its streams to the other, as soon as the word tells that the first is done.
-void pass_on(Bench& bench, std::size_t thread, std::uint32_t rounds, Look look, std::uint32_t overlooked = 0) {
+void pass_on(WordsBench& bench, std::size_t thread, std::uint32_t rounds, Look look, std::uint32_t overlooked = 0) {
   for (std::uint32_t round = 0; round < 2; ++round) std::atomic_ref(*bench.word(thread, round)).store(0);
   for (std::uint32_t round = 1; round <= rounds; ++round) {
     bench.write(thread, round);
@@ -70,9 +70,9 @@ TEST(LooksAtWords, of_several_threads_at_one_page_are_all_noticed) {
   if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor nobody hears of a look";
   constexpr std::uint32_t rounds = is_sanitized ? 30 : 80;
   for (int seed = 1; seed <= 2; ++seed) {
-    Bench bench(seed);
+    WordsBench bench(seed);
     std::vector<std::thread> all;
-    for (std::size_t i = 0; i < Bench::threads; ++i) all.emplace_back([&, i] { pass_on(bench, i, rounds, load); });
+    for (std::size_t i = 0; i < WordsBench::threads; ++i) all.emplace_back([&, i] { pass_on(bench, i, rounds, load); });
     for (std::thread& thread : all) thread.join();
     const auto found = take_findings();
     ASSERT_TRUE(found.empty()) << found.size() << ", first: " << found.front().text();
@@ -82,10 +82,10 @@ TEST(LooksAtWords, of_several_threads_at_one_page_are_all_noticed) {
 TEST(LooksAtWords, that_a_thread_lacks_are_found_while_others_look) {
   if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor nobody hears of a look";
   for (int seed = 1; seed <= (is_sanitized ? 3 : 10); ++seed) {
-    Bench bench(seed);
+    WordsBench bench(seed);
     std::atomic<bool> is_over{false};
     std::vector<std::thread> all;
-    for (std::size_t i = 1; i < Bench::threads; ++i)
+    for (std::size_t i = 1; i < WordsBench::threads; ++i)
       all.emplace_back([&, i] {
         std::atomic_ref(*bench.word(i, 1)).store(0);
         bench.write(i, 1);
@@ -158,7 +158,7 @@ const std::vector<Look>& looks() {
 
 TEST(LooksAtWords, teach_whatever_instruction_makes_them) {
   for (std::size_t i = 0; i < looks().size(); ++i) {
-    Bench bench(1);
+    WordsBench bench(1);
     pass_on(bench, 0, 20, looks()[i]);
     const auto found = take_findings();
     EXPECT_TRUE(found.empty()) << "look no. " << i << ": " << found.front().text();
