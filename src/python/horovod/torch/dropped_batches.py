@@ -1,6 +1,7 @@
 """Batches that the program drops between backward() and step(): all ranks do so, or they get an error."""
 import gc
 import operator
+import time
 import zlib
 
 import torch
@@ -37,12 +38,22 @@ class DroppedBatches:
         """Ends the round without a step, because the program has taken its gradients away. The other ranks may have
         other gradients in flight. Therefore the ranks tell each other what they have, and complete it.
 
-        A batch may have gradients of several optimizers, on each rank of others. All ranks begin with the same one."""
-        first = min([self, *self._others_with_removed_ones()], key=operator.attrgetter("_number"))
-        first._complete(is_dropped=True)
-        first._drop_with_others()
-        if self.submitted > 0 and first is not self:
-            self._complete(is_dropped=True)
+        A batch may have gradients of several optimizers, on each rank of others. A rank without the batch waits with
+        the optimizer that it steps first. Therefore this rank tells all ranks in each of its optimizers, and waits for
+        their news in any of them."""
+        dropped = sorted([self, *self._others_with_removed_ones()], key=operator.attrgetter("_number"))
+        for each in dropped:
+            each.begin_to_close(is_dropped=True)
+        while len(dropped) > 1 and not any(each.have_others_told() for each in dropped):
+            time.sleep(0.0002)
+        first = next((each for each in dropped if each.have_others_told()), self)
+        try:
+            first.close(is_dropped=True)
+        except HorovodInternalError as error:
+            first.failures.append(error)
+        if first.failures:  # some rank has kept what others drop, or the job has ended
+            first._complete(is_dropped=True)
+        self._drop_with_others(dropped)
 
     def _of_same_ranks(self):
         """The gradients of all optimizers of the process set, in the order in which all ranks have made them."""
@@ -59,16 +70,17 @@ class DroppedBatches:
         gc.collect()  # an optimizer that nobody has any more may have ended already on other ranks
         return find()
 
-    def _drop_with_others(self):
-        """Runs when all ranks have dropped a round of this optimizer. Some may have dropped gradients of the same batch
-        that other optimizers have."""
+    def _drop_with_others(self, own):
+        """Runs when all ranks know that one of them has dropped a round. Completes the rounds of all optimizers that
+        have gradients of the dropped batch on some rank; `own`: those that have some on this rank."""
         dropped = torch.zeros(256, dtype=torch.uint8, device="cpu")  # a rank may have more optimizers than another one
-        for each in self._others_with_removed_ones():
+        for each in own:
             dropped[each._place_among_dropped()] = 1
-        allreduce_(dropped, None, self.names.of("dropped batch"), Max, process_set=self.settings.process_set)
-        for each in self._of_same_ranks() if dropped.any() else ():
-            if each is not self and dropped[each._place_among_dropped()]:
-                each._complete(is_dropped=each.submitted == 0 or each._was_all_removed())
+        allreduce_(dropped, None, "dropped batch", Max, process_set=self.settings.process_set)
+        for each in self._of_same_ranks():
+            if dropped[each._place_among_dropped()]:
+                is_dropped = each in own or each._drops or each.submitted == 0 or each._was_all_removed()
+                each._complete(is_dropped)
 
     def _place_among_dropped(self):
         return zlib.crc32(self.names.of("batch").encode()) % 256

@@ -171,11 +171,11 @@ class Gradients(FollowedParameters, DroppedBatches):
             self.close(is_dropped)
         except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
-        only_others_drop = self._drops and not is_dropped
-        self._collect(failures, self._drops)
-        if only_others_drop:
-            self._drop_with_others()
+        if self._drops and not is_dropped and not failures:  # only others have dropped the round
+            self._drop_with_others(self._others_with_removed_ones())
             self._complete()
+        else:
+            self._collect(failures, self._drops)
 
     def note_use(self):
         """Runs before code uses a gradient in the middle of a round."""
@@ -233,17 +233,7 @@ class Gradients(FollowedParameters, DroppedBatches):
     def close(self, is_dropped=False):
         """Submits the gradients that exist and were not yet submitted. Takes part in those that only other ranks
         have."""
-        if not self.is_closed:
-            if self._presence.has_ended_with_a_drop():
-                self._compare_drops()
-                raise self.failures.pop()
-            if not is_dropped:
-                for gradient in self._all:
-                    gradient.take_over()
-            self._lacking = self._submit_what_is_there(is_dropped)
-            self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
-            self._tell()
-            self.is_closed = True
+        self.begin_to_close(is_dropped)
         if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
             if not self._lacking and not is_dropped and self._is_reduced_before_others_tell():
                 self._lacking = None
@@ -254,6 +244,25 @@ class Gradients(FollowedParameters, DroppedBatches):
             if kinds != self.kinds:
                 self._check_kinds(kinds)
             self._fill(lacking, kinds)
+
+    def begin_to_close(self, is_dropped):
+        """Tells the others which gradients this rank has, and does not wait for them."""
+        if self.is_closed:
+            return
+        if self._presence.has_ended_with_a_drop():
+            self._compare_drops()
+            raise self.failures.pop()
+        if not is_dropped:
+            for gradient in self._all:
+                gradient.take_over()
+        self._lacking = self._submit_what_is_there(is_dropped)
+        self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
+        self._tell()
+        self.is_closed = True
+
+    def have_others_told(self):
+        """True if close() need not wait for the others' news."""
+        return _ops.poll(self._presence.handle)
 
     def _is_reduced_before_others_tell(self):
         """Waits for the gradients of a rank that lacks none, or for what the others tell. Without the others, ranks may
