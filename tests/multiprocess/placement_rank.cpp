@@ -2,6 +2,7 @@
 // many): is it bound within the processors that its launcher gave it, apart from its neighbours, and does it know its
 // GPU?
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -28,13 +29,15 @@ Mask own_mask() {
   return mask;
 }
 
+// Every rank makes the same files, while others may read them.
 void make_gpus(const std::filesystem::path& folder, int count) {
   std::filesystem::create_directories(folder / "dev");
   for (int gpu = 0; gpu < count; ++gpu) {
     const auto entry = folder / "proc/driver/nvidia/gpus" / ("0000:0" + std::to_string(gpu) + ":00.0");
     std::filesystem::create_directories(entry);
-    std::ofstream(entry / "information") << "Model: \t V100\nGPU UUID: \t GPU-" << gpu << "\nDevice Minor: \t " << gpu
-                                         << '\n';
+    const auto own = entry / ("information." + std::to_string(::getpid()));
+    std::ofstream(own) << "Model: \t V100\nGPU UUID: \t GPU-" << gpu << "\nDevice Minor: \t " << gpu << '\n';
+    std::filesystem::rename(own, entry / "information");
     std::ofstream(folder / "dev" / ("nvidia" + std::to_string(gpu)));
   }
 }
