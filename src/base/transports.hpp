@@ -17,6 +17,7 @@ inline constexpr TransportRow transports_by_preference[] = {
     {"inproc", false, false, "memory of one process"},  // the ranks of inproc are threads
     {"mpi", true, true, "messages of an MPI"},
     {"tcp", true, true, "TCP connections"},
+    {"nccl", false, false, "NCCL"},  // between the memories of devices only
 };
 
 }  // namespace hvd

@@ -28,7 +28,7 @@ endif()
 get_property(of_plugin GLOBAL PROPERTY hvd_plugin_cuda)
 list(FILTER of_plugin INCLUDE REGEX "/native/cuda/|/devices/cuda/launches\\.cpp$")
 file(GLOB cuda_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.cpp)
-add_executable(test_cuda ${cuda_tests} ${of_plugin})
+add_executable(test_cuda ${cuda_tests} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/tsan/options.cpp ${of_plugin})
 target_include_directories(test_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 add_dependencies(test_cuda horovod_cuda)
 target_link_libraries(test_cuda PRIVATE hvd_devices hvd_cuda_double GTest::gtest GTest::gtest_main)
@@ -42,7 +42,8 @@ if(NOT TARGET horovod)
   return()
 endif()
 list(FILTER of_plugin EXCLUDE REGEX "/launches\\.cpp$")
-add_executable(test_cuda_ranks cuda/ranks/ranks_test.cpp cuda/findings.cpp ${of_plugin} ${api_sources}
+add_executable(test_cuda_ranks cuda/ranks/ranks_test.cpp cuda/findings.cpp cuda/tsan/options.cpp
+                               ${of_plugin} ${api_sources}
                                ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 add_dependencies(test_cuda_ranks horovod_cuda)
 target_include_directories(test_cuda_ranks PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src/api)

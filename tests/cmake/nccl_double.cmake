@@ -23,7 +23,8 @@ endif()
 # The transport over both doubles, its ranks as threads of one process. The plugins are the shipped ones.
 if(NOT HVD_TEST_FOLDERS OR nccl IN_LIST HVD_TEST_FOLDERS)
   file(GLOB nccl_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/nccl/*.cpp)
-  add_executable(test_nccl ${nccl_tests} ${PROJECT_SOURCE_DIR}/src/native/nccl/library.cpp
+  add_executable(test_nccl ${nccl_tests} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/tsan/options.cpp
+                           ${PROJECT_SOURCE_DIR}/src/native/nccl/library.cpp
                            ${CMAKE_CURRENT_SOURCE_DIR}/conformance/exercise.cpp)
   target_include_directories(test_nccl PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   add_dependencies(test_nccl horovod_cuda horovod_nccl)

@@ -6,17 +6,6 @@
 
 #include "doubles/cuda/control.h"
 
-#if defined(__SANITIZE_THREAD__)
-// The handler of the double allocates. It interrupts no call of the allocator, since it only runs where the program
-// reads a page of the double.
-extern "C" {
-__attribute__((visibility("default"))) const char* __tsan_default_options();
-const char* __tsan_default_options() {
-  return "report_signal_unsafe=0";
-}
-}
-#endif
-
 namespace hvd::cuda {
 namespace {
 

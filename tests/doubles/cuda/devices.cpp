@@ -169,7 +169,10 @@ HVD_EXPORT Code cuCtxSetCurrent(ContextHandle context) {
 }
 HVD_EXPORT Code cuCtxPushCurrent_v2(ContextHandle context) {
   HVD_BEGIN(start);
-  if (context == nullptr || context->retained == 0) return Code::invalid_context;
+  {
+    std::lock_guard lock(Double::it().mutex);
+    if (context == nullptr || context->retained == 0) return Code::invalid_context;
+  }
   current_contexts().push_back(context);
   return Code::success;
 }

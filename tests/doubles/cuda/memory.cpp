@@ -60,14 +60,6 @@ testing::Kind kind_of(Side to, Side from) {
   return from == Side::device ? testing::Kind::inside : testing::Kind::to_device;
 }
 
-// What a later launch finds there.
-void remember(const std::byte* to, const void* from, std::size_t bytes, bool is_known) {
-  Double& it = Double::it();
-  std::lock_guard lock(it.mutex);
-  it.arriving.erase(it.arriving.lower_bound(to), it.arriving.lower_bound(to + bytes));
-  if (is_known && bytes <= most_remembered) it.arriving[to] = {bytes, from};
-}
-
 Code copy(void* to, const void* from, std::size_t bytes, void* stream_handle) {
   Double& it = Double::it();
   const Engine::Stream stream = it.stream_of(stream_handle);
@@ -91,7 +83,7 @@ Code copy(void* to, const void* from, std::size_t bytes, void* stream_handle) {
       return testing::Outcome::done;
     };
   }
-  if (of_to == Side::device) remember(static_cast<std::byte*>(to), from, bytes, of_from == Side::page_locked);
+  if (of_to == Side::device) remember_arriving(to, from, bytes);
   if (const Code code = queue(stream, std::move(work)); code != Code::success) return code;
   if (of_to != Side::pageable) return Code::success;
   auto end = it.engine().record(stream);  // the driver does not return before the bytes are there
@@ -110,6 +102,15 @@ void* pointer(hvd::cuda::Address address) {
 }
 
 }  // namespace
+
+void remember_arriving(void* to, const void* from, std::size_t bytes) {
+  Double& it = Double::it();
+  const bool is_known = bytes <= most_remembered && side_of(from) == Side::page_locked;
+  const auto* at = static_cast<std::byte*>(to);
+  std::lock_guard lock(it.mutex);
+  it.arriving.erase(it.arriving.lower_bound(at), it.arriving.lower_bound(at + bytes));
+  if (is_known) it.arriving[at] = {bytes, from};
+}
 
 std::vector<std::byte> bytes_arriving_at(const void* address, std::size_t bytes) {
   Double& it = Double::it();

@@ -63,6 +63,7 @@ void uses_of_moves(std::string_view name, const MoveList& list, std::uint32_t bl
     if (reads && entries[i].from != nullptr) work.reads.push_back({entries[i].from, count * elements.from});
     work.writes.push_back({entries[i].to, count * elements.to});
     work.bytes += count * elements.to;
+    if (name == "hvd_move_bytes") remember_arriving(entries[i].to, entries[i].from, count);
   }
   if (list.aborted == nullptr) return;
   Double::it().engine().declare_words(list.aborted, sizeof *list.aborted);

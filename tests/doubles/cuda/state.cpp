@@ -65,6 +65,7 @@ void Double::make_engine() {
   options.longest_delay = static_cast<int>(number_of("HVD_DOUBLE_DELAY", 8));
   options.devices = std::max(device_count(), 1);
   engine_ = std::make_unique<Engine>(options);
+  running_ = engine_.get();
   streams.clear();
   for (int device = 0; device < device_count(); ++device) streams.push_back(engine_->default_stream(device));
 }
@@ -142,13 +143,15 @@ Code Double::wait_for_device(int device) {
 void Double::fail(Code code) {
   Code none = Code::success;
   failure_.compare_exchange_strong(none, code);
-  if (engine_ != nullptr) engine_->fail("the device of the double has failed");
+  // Work of the engine calls this, too, while another thread may take the double's engine away.
+  if (Engine* engine = running_.load()) engine->fail("the device of the double has failed");
 }
 
 void Double::reset() {
   std::unique_ptr<Engine> old;
   {
     std::lock_guard lock(mutex);
+    running_ = nullptr;
     old = std::move(engine_);
     allocations.clear();
     bytes_of_device.clear();

@@ -112,6 +112,7 @@ class Double {
   void make_engine();
 
   std::unique_ptr<Engine> engine_;
+  std::atomic<Engine*> running_{nullptr};  // the same
   std::vector<cuda::ContextOfDriver> contexts_;
   std::map<std::pair<std::uint64_t, int>, Engine::Stream> streams_of_threads_;
   std::atomic<Code> failure_{Code::success};
@@ -122,6 +123,9 @@ std::vector<cuda::ContextHandle>& current_contexts();
 
 std::map<std::string, std::size_t>& calls_of_this_thread();
 
+// A copy to the device is queued, by the driver or by a kernel. What it brings is known if it comes from page-locked
+// memory.
+void remember_arriving(void* to, const void* from, std::size_t bytes);
 // The bytes of a list at an address of the device, as they will be when a launch that is queued now runs.
 std::vector<std::byte> bytes_arriving_at(const void* address, std::size_t bytes);
 
