@@ -2,6 +2,17 @@
 option(HVD_LIBRARIES_BY_NAME "Open PMIx and hwloc by name at run time, as wheels do, instead of linking to them" OFF)
 include(by_name)
 
+# What every plugin has whose undefined symbols are all in the libraries that it is linked to.
+function(hvd_finish_plugin target)
+  hvd_exports(${target} ${HVD_PLUGIN_MAP})
+  if(NOT HVD_SANITIZE)  # only the program may contain a sanitizer's runtime, not a shared object
+    target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  endif()
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_property(GLOBAL APPEND PROPERTY hvd_plugins ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
 # hvd_plugin(pmix LIBRARY PMIx PKGCONFIG pmix USES base native): builds libhorovod_pmix.so from the files given to
 # hvd_plugin_files. If pkg-config does not know the library, one notice is printed and there is no such plugin. SONAME
 # and FUNCTIONS: see by_name.cmake.
@@ -23,15 +34,9 @@ function(hvd_plugin name)
   else()
     target_link_libraries(horovod_${name} PRIVATE PkgConfig::${name})
   endif()
-  hvd_exports(horovod_${name} ${HVD_PLUGIN_MAP})
-  if(NOT HVD_SANITIZE)  # only the program may contain a sanitizer's runtime, not a shared object
-    target_link_options(horovod_${name} PRIVATE -Wl,--no-undefined)
-  endif()
+  hvd_finish_plugin(horovod_${name})
   # A site's PMIx and hwloc lie in folders of their own. Users should not have to name these folders in LD_LIBRARY_PATH.
-  set_target_properties(horovod_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
-                        INSTALL_RPATH_USE_LINK_PATH ON)
-  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_${name})
-  install(TARGETS horovod_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(horovod_${name} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endfunction()
 
 # Builds libhorovod_cuda.so, which is linked to nothing of CUDA: it finds the driver at run time. The kernels are in an
@@ -41,13 +46,7 @@ function(hvd_cuda_plugin)
   list(FILTER sources EXCLUDE REGEX "/image\\.cpp$")
   add_library(horovod_cuda MODULE ${sources})
   target_link_libraries(horovod_cuda PRIVATE hvd_devices hvd_cuda_image)
-  hvd_exports(horovod_cuda ${HVD_PLUGIN_MAP})
-  if(NOT HVD_SANITIZE)
-    target_link_options(horovod_cuda PRIVATE -Wl,--no-undefined)
-  endif()
-  set_target_properties(horovod_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_cuda)
-  install(TARGETS horovod_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  hvd_finish_plugin(horovod_cuda)
 endfunction()
 
 # Builds libhorovod_nccl.so, which is linked to nothing of NCCL or CUDA: it finds both at run time.
@@ -57,13 +56,7 @@ function(hvd_nccl_plugin)
   list(FILTER of_cuda INCLUDE REGEX "/native/cuda/")
   add_library(horovod_nccl MODULE ${sources} ${of_cuda})
   target_link_libraries(horovod_nccl PRIVATE hvd_transport)
-  hvd_exports(horovod_nccl ${HVD_PLUGIN_MAP})
-  if(NOT HVD_SANITIZE)
-    target_link_options(horovod_nccl PRIVATE -Wl,--no-undefined)
-  endif()
-  set_target_properties(horovod_nccl PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
-  set_property(GLOBAL APPEND PROPERTY hvd_plugins horovod_nccl)
-  install(TARGETS horovod_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  hvd_finish_plugin(horovod_nccl)
 endfunction()
 
 # Builds libhorovod_mpi-ABI.so from the sources of the plugin mpi. It is compiled against the mpi.h of that ABI and

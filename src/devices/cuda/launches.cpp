@@ -59,9 +59,9 @@ std::uint64_t nan_of(DataType type) {
   return 0;
 }
 
-// Large launches have more blocks than fit at once: multiprocessors are not equally far from the memory, and those that
-// are done early take more. Measured on an H200 with 1 GB: 82 % of the bandwidth of a copy with one wave of blocks,
-// 110 % with four. A block of less than eight tiles has too little under way.
+// Large launches have more blocks than fit at once, so that multiprocessors that are done early take more. What that
+// brings is not certain: with 1 GB an H200 changes between two rates by itself (benchmarks/RESULTS-gpu.md). A block of
+// less than eight tiles has too little under way: 8 MB took longer with more blocks.
 constexpr std::uint32_t most_waves = 4, tiles_of_a_block = 8;
 
 std::uint32_t blocks_at_once(const Chip& chip) noexcept {

@@ -13,8 +13,8 @@ struct Visible {
   std::vector<VisibleGpu> gpus;  // in the order in which a program counts them
   std::string doubt;             // what only the driver knows, so that the list may differ from CUDA's; empty: nothing
   bool has_driver = false;       // this machine has GPUs, though this process may see none of them
-  bool are_hidden =
-      false;  // NVIDIA's control device may be opened, but /proc tells of no GPU: only the driver knows them
+  // NVIDIA's control device may be opened, but /proc tells of no GPU: only the driver knows them.
+  bool are_hidden = false;
 };
 
 // Reads below `root` (normally "") /proc/driver/nvidia/gpus, and asks whether this process may open /dev/nvidiaN: a
