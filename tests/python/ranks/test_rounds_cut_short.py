@@ -206,6 +206,13 @@ def test_a_batch_that_only_some_ranks_dropped_is_an_error_on_all(hvd, rank, size
     assert torch.equal(parameters[0].detach(), torch.full((3,), start - (size + 1.0)))
 
 
+def expect_step_of_what_others_had(parameter, size):
+    """A step by the average of the gradients of all ranks but rank 0. One by a third is not exact."""
+    relative = 0 if size & (size - 1) == 0 else 2**-22
+    expected = torch.full((3,), 1 / size - (size + 1) / 2)
+    torch.testing.assert_close(parameter.detach(), expected, rtol=relative, atol=0)
+
+
 @pytest.mark.parametrize("has_next", [False, True])
 def test_a_dropped_batch_that_one_rank_did_not_have(hvd, rank, size, has_next):
     """If that rank has nothing of the next batch either, all go on. Otherwise its gradients were averaged with those of
@@ -225,7 +232,7 @@ def test_a_dropped_batch_that_one_rank_did_not_have(hvd, rank, size, has_next):
     if has_next:
         optimizer.synchronize()
     else:
-        torch.testing.assert_close(parameters[0].detach(), torch.full((3,), 1 / size - (size + 1) / 2))
+        expect_step_of_what_others_had(parameters[0], size)
 
 
 @pytest.mark.parametrize("has_next", [False, True])
@@ -251,7 +258,7 @@ def test_a_dropped_batch_of_two_optimizers_and_a_rank_that_steps_the_second_firs
         hvd.init()
         return
     for parameter in parameters:
-        torch.testing.assert_close(parameter.detach(), torch.full((3,), 1 / size - (size + 1) / 2))
+        expect_step_of_what_others_had(parameter, size)
 
 
 def test_zero_grad_refuses_to_drop_a_part_of_what_is_in_flight(hvd, rank):
