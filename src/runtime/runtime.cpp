@@ -410,7 +410,7 @@ bool Runtime::has_come(const EndOnDevice& end, posix::WaitWord& wake) const {
 
 // The streams wait also for results that are not complete, so that nothing writes later to memory that the program
 // gives back on them.
-Status Runtime::order(HandleCell& cell, std::optional<Stream> stream) {
+Status Runtime::order(HandleCell& cell, const std::optional<Stream>& stream) {
   if (cell.ends.empty()) return {};
   const Engine::Completeness complete = engine_->completeness_of(cell);
   if (!complete.may_order) return complete.status;

@@ -105,7 +105,7 @@ class Runtime {
   static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || Follower::ends_with_callback(cell); }
   // What is queued on `stream` after this call runs after the operations have ended on their devices. Without a stream
   // of the program's choice the same holds for the streams of the handle's starts. The handle is done.
-  Status order(HandleCell& cell, std::optional<Stream> stream = {});
+  Status order(HandleCell& cell, const std::optional<Stream>& stream = {});
   // Notes that the calling thread has waited for the handle. should_stop() uses this.
   void note_synchronised(const HandleCell& cell) {
     runtime::note_synchronised(handles_.runtime(), cell.set, cell.record);
