@@ -12,8 +12,8 @@ COPY schedulers /src/horovod/schedulers
 COPY src /src/horovod/src
 RUN dnf install --assumeyes dnf-plugins-core epel-release \
  && dnf config-manager --set-enabled crb \
- && dnf install --assumeyes --setopt=install_weak_deps=False gcc-toolset-13-gcc-c++ cmake ninja-build pkgconf-pkg-config highway-devel pmix-devel hwloc-devel mpich-devel openmpi-devel python3.11-devel \
- && cmake -S /src/horovod -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DHVD_BUILD_PYTHON=ON -DHVD_BUILD_TESTS=OFF -DHVD_BUILD_EXAMPLES=OFF -DHVD_WARNINGS_ARE_ERRORS=OFF -DCMAKE_CXX_COMPILER=/opt/rh/gcc-toolset-13/root/usr/bin/g++ -DCMAKE_C_COMPILER=/opt/rh/gcc-toolset-13/root/usr/bin/gcc -DHVD_MPI_MPICH_INCLUDE=/usr/include/mpich-ppc64le -DHVD_MPI_OPENMPI_INCLUDE=/usr/include/openmpi-ppc64le -DCMAKE_INSTALL_LIBDIR=lib \
+ && dnf install --assumeyes --setopt=install_weak_deps=False gcc-toolset-13-gcc-c++ cmake ninja-build pkgconf-pkg-config highway-devel pmix-devel hwloc-devel mpich-devel openmpi-devel python3.11-devel clang \
+ && cmake -S /src/horovod -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DHVD_BUILD_PYTHON=ON -DHVD_BUILD_TESTS=OFF -DHVD_BUILD_EXAMPLES=OFF -DHVD_WARNINGS_ARE_ERRORS=OFF -DHVD_CUDA_KERNELS=ON -DCMAKE_CXX_COMPILER=/opt/rh/gcc-toolset-13/root/usr/bin/g++ -DCMAKE_C_COMPILER=/opt/rh/gcc-toolset-13/root/usr/bin/gcc -DHVD_MPI_MPICH_INCLUDE=/usr/include/mpich-ppc64le -DHVD_MPI_OPENMPI_INCLUDE=/usr/include/openmpi-ppc64le -DCMAKE_INSTALL_LIBDIR=lib \
  && cmake --build /build \
  && cmake --install /build --prefix /opt/horovod --strip
 

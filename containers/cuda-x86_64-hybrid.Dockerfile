@@ -3,7 +3,7 @@
 # the image has an MPI of its own (MPICH); the host's launcher starts the ranks.
 # Build it from the top of the tree: podman build -f containers/cuda-x86_64-hybrid.Dockerfile -t horovod .
 
-FROM nvcr.io/nvidia/cuda:12.6.3-base-ubuntu24.04 AS build
+FROM nvcr.io/nvidia/cuda:12.6.3-devel-ubuntu24.04 AS build
 ARG DEBIAN_FRONTEND=noninteractive
 COPY CMakeLists.txt /src/horovod/CMakeLists.txt
 COPY LICENSE /src/horovod/LICENSE
@@ -12,8 +12,8 @@ COPY modules /src/horovod/modules
 COPY schedulers /src/horovod/schedulers
 COPY src /src/horovod/src
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends g++ cmake ninja-build pkg-config libhwy-dev libpmix-dev libhwloc-dev libmpich-dev libopenmpi-dev python3-dev \
- && cmake -S /src/horovod -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DHVD_BUILD_PYTHON=ON -DHVD_BUILD_TESTS=OFF -DHVD_BUILD_EXAMPLES=OFF -DHVD_WARNINGS_ARE_ERRORS=OFF \
+ && apt-get install --yes --no-install-recommends g++ cmake ninja-build pkg-config libhwy-dev libpmix-dev libhwloc-dev libmpich-dev libopenmpi-dev python3-dev clang-16 \
+ && cmake -S /src/horovod -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DHVD_BUILD_PYTHON=ON -DHVD_BUILD_TESTS=OFF -DHVD_BUILD_EXAMPLES=OFF -DHVD_WARNINGS_ARE_ERRORS=OFF -DHVD_CUDA_KERNELS=ON \
  && cmake --build /build \
  && cmake --install /build --prefix /opt/horovod --strip
 

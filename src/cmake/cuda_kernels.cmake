@@ -1,8 +1,8 @@
 # The kernels for NVIDIA's GPUs as an image in an object: hvd_cuda_image, from devices/kernels. nvcc compiles them
 # to PTX, ptxas assembles that for each chip. V100, which nvcc 13 has dropped, and chips to come get PTX that clang has
-# made without any toolkit of CUDA; drivers from 11.8 on compile it when it is loaded. No object is made by nvcc and
-# nothing of CUDA is linked. Without the compilers the image is empty.
-set(HVD_CUDA_KERNELS AUTO CACHE STRING "Compile the kernels for NVIDIA's GPUs: ON, OFF, or AUTO, where nvcc is found")
+# made without any toolkit of CUDA; drivers from 11.8 on compile it when it is loaded. Either compiler is enough for all
+# chips that it knows. No object is made by nvcc and nothing of CUDA is linked. Without both the image is empty.
+set(HVD_CUDA_KERNELS AUTO CACHE STRING "Compile kernels for NVIDIA's GPUs: ON, OFF, or AUTO, where nvcc or clang is")
 set_property(CACHE HVD_CUDA_KERNELS PROPERTY STRINGS AUTO ON OFF)
 set(HVD_CUDA_CHIPS 75 80 86 89 90 100 120 CACHE STRING "The chips for which kernels are assembled")
 
@@ -59,22 +59,37 @@ function(hvd_fault_of_nvcc result)
   endif()
 endfunction()
 
+# Sets `result` to the command of a clang that compiles for V100, or to nothing.
+function(hvd_clang_for_ptx result)
+  set(command ${HVD_CLANG_FOR_PTX} -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=sm_70
+              -Wno-unknown-cuda-version -std=c++20 -O3 -ffp-contract=off -S)
+  set(code 1)
+  if(HVD_CLANG_FOR_PTX)  # not every clang was built with NVIDIA's chips
+    execute_process(COMMAND ${command} -o /dev/null /dev/null RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
+  endif()
+  if(NOT code EQUAL 0)
+    set(command "")
+  endif()
+  set(${result} ${command} PARENT_SCOPE)
+endfunction()
+
 set(all_ptx "")
 set(chips "")
+set(machine_code "")
+set(clang "")
 set(fault "they are switched off")
 if(wanted)
   hvd_fault_of_nvcc(fault)
+  hvd_clang_for_ptx(clang)
 endif()
+file(GLOB sources CONFIGURE_DEPENDS ${kernels}/*.hpp ${kernels}/*.cu)
 if(NOT fault)
-  enable_language(ASM)
-  file(GLOB sources CONFIGURE_DEPENDS ${kernels}/*.hpp ${kernels}/*.cu)
-  set(words -std=c++20 -I ${CMAKE_CURRENT_SOURCE_DIR})
   # A multiplication and an addition are never fused: results have the bits of devices/host. The host's compiler only
   # runs its preprocessor, so any version will do.
   add_custom_command(OUTPUT ${image}/kernels_75.ptx DEPENDS ${sources}
                      COMMAND ${CMAKE_COMMAND} -E make_directory ${image}
-                     COMMAND ${HVD_NVCC} ${words} -O3 -fmad=false -ccbin ${CMAKE_CXX_COMPILER}
-                             -allow-unsupported-compiler -ptx -arch=compute_75
+                     COMMAND ${HVD_NVCC} -std=c++20 -I ${CMAKE_CURRENT_SOURCE_DIR} -O3 -fmad=false -ptx
+                             -arch=compute_75 -ccbin ${CMAKE_CXX_COMPILER} -allow-unsupported-compiler
                              -o ${image}/kernels_75.ptx ${kernels}/kernels.cu
                      COMMENT "Compiling the kernels for GPUs" VERBATIM)
   set(all_ptx ${image}/kernels_75.ptx)
@@ -94,29 +109,39 @@ if(NOT fault)
   add_custom_command(OUTPUT ${image}/kernels.fatbin DEPENDS ${cubins}
                      COMMAND ${HVD_FATBINARY} --64 --compress-all --create=${image}/kernels.fatbin ${parts}
                      COMMENT "Joining the kernels of all chips" VERBATIM)
-  set(ptx ${image}/kernels_75.ptx)
-  if(HVD_CLANG_FOR_PTX)
-    # Whatever is not inlined would have its parameters copied to local memory.
-    add_custom_command(OUTPUT ${image}/kernels_70.ptx DEPENDS ${sources}
-                       COMMAND ${CMAKE_COMMAND} -E make_directory ${image}
-                       COMMAND ${HVD_CLANG_FOR_PTX} -x cuda --cuda-device-only -nocudainc -nocudalib
-                               --cuda-gpu-arch=sm_70 -Wno-unknown-cuda-version ${words} -O3 -ffp-contract=off
-                               -mllvm -inline-threshold=100000 -S -o ${image}/kernels_70.ptx ${kernels}/kernels.cu
-                       COMMENT "Compiling the kernels for GPUs as old as V100" VERBATIM)
-    set(ptx ${image}/kernels_70.ptx)
-    list(APPEND all_ptx ${ptx})
+  set(machine_code ${image}/kernels.fatbin)
+endif()
+if(clang)
+  # Whatever is not inlined would have its parameters copied to local memory.
+  add_custom_command(OUTPUT ${image}/kernels_70.ptx DEPENDS ${sources}
+                     COMMAND ${CMAKE_COMMAND} -E make_directory ${image}
+                     COMMAND ${clang} -I ${CMAKE_CURRENT_SOURCE_DIR} -mllvm -inline-threshold=100000
+                             -o ${image}/kernels_70.ptx ${kernels}/kernels.cu
+                     COMMENT "Compiling the kernels for GPUs as old as V100" VERBATIM)
+  list(PREPEND all_ptx ${image}/kernels_70.ptx)
+endif()
+
+if(all_ptx)
+  enable_language(ASM)
+  list(GET all_ptx 0 ptx)  # for the oldest chips
+  add_library(hvd_cuda_image STATIC ${kernels}/image.S ${kernels}/image.cpp)
+  set(parts ${machine_code} ${ptx})
+  set_source_files_properties(${kernels}/image.S PROPERTIES OBJECT_DEPENDS "${parts}")
+  target_compile_definitions(hvd_cuda_image PRIVATE HVD_CUDA_PTX="${ptx}")
+  if(fault)
+    message(NOTICE "-- the kernels for GPUs are compiled by the driver when it loads them: ${fault}")
   else()
-    message(NOTICE "-- clang was not found (clang++-16): the kernels for GPUs cannot be loaded on V100, nor by drivers "
+    target_compile_definitions(hvd_cuda_image PRIVATE HVD_CUDA_FATBIN="${machine_code}")
+  endif()
+  if(NOT clang)
+    message(NOTICE "-- no clang for GPUs was found (clang++-16): the kernels cannot be loaded on V100, nor by drivers "
                    "that are older than ${HVD_NVCC}")
   endif()
-  add_library(hvd_cuda_image STATIC ${kernels}/image.S ${kernels}/image.cpp)
-  set_source_files_properties(${kernels}/image.S PROPERTIES OBJECT_DEPENDS "${image}/kernels.fatbin;${ptx}")
-  target_compile_definitions(hvd_cuda_image PRIVATE HVD_CUDA_FATBIN="${image}/kernels.fatbin" HVD_CUDA_PTX="${ptx}")
 else()
   if(HVD_CUDA_KERNELS STREQUAL "ON")
-    message(FATAL_ERROR "HVD_CUDA_KERNELS=ON: ${fault}")
+    message(FATAL_ERROR "HVD_CUDA_KERNELS=ON: ${fault}, and no clang that compiles for GPUs (clang++-16)")
   elseif(wanted)
-    message(NOTICE "-- no kernels for GPUs are built: ${fault}")
+    message(NOTICE "-- no kernels for GPUs are built: ${fault}, and no clang that compiles for GPUs (clang++-16)")
   endif()
   add_library(hvd_cuda_image STATIC ${kernels}/image.cpp)
   if(HVD_SANITIZE)
