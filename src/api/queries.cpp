@@ -6,6 +6,7 @@
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
 #include "base/config.hpp"
+#include "base/gpu_makes.hpp"
 #include "native/mpi/process.hpp"
 #include "native/posix/plugin.hpp"
 #include "native/posix/settings_files.hpp"
@@ -59,9 +60,9 @@ int hvd_mpi_built(void) {
 
 int hvd_device_built(hvd_device device) {
   if (device < HVD_HOST || device > HVD_ROCM) return 0;
-  const char* name = hvd::name_of(static_cast<hvd::DeviceKind>(device));
-  const hvd::Environment environment = hvd::posix::environment_with_files();
-  return device == HVD_HOST || !hvd::posix::plugin_path(name, environment).empty();
+  if (device == HVD_HOST) return 1;
+  const hvd::GpuMake* make = hvd::gpu_make_of(static_cast<hvd::DeviceKind>(device));
+  return make != nullptr && !hvd::posix::plugin_path(make->plugin, hvd::posix::environment_with_files()).empty();
 }
 
 int hvd_nccl_built(void) {

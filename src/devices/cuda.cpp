@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/gpu_makes.hpp"
 #include "devices/cuda/plugin.hpp"
 #include "devices/device.hpp"
 #include "native/cuda/visible.hpp"
@@ -31,7 +32,7 @@ class WhenNeeded final : public Device {
  private:
   Status open_library(int ordinal) override {
     const Environment environment = posix::environment_with_files();
-    auto plugin = posix::open_plugin<cuda::Plugin>("cuda", environment);
+    auto plugin = posix::open_plugin<cuda::Plugin>(gpu_make_of(kind())->plugin, environment);
     if (!plugin) return plugin.error();
     auto opened = (*plugin)->open(ordinal, environment);
     if (!opened) return opened.error();
@@ -51,7 +52,7 @@ std::unique_ptr<Device> make_cuda() {
   const std::string root = environment.get("HOROVOD_GPU_ROOT").value_or("");
   const hvd::cuda::Visible visible = hvd::cuda::visible(environment, root);
   const bool may_be_there = environment.has("HOROVOD_CUDA_DRIVER") || visible.are_hidden || !visible.gpus.empty();
-  if (!may_be_there || posix::plugin_path("cuda", environment).empty()) return nullptr;
+  if (!may_be_there || posix::plugin_path(gpu_make_of(DeviceKind::cuda)->plugin, environment).empty()) return nullptr;
   return std::make_unique<WhenNeeded>();
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/counted.hpp"
+#include "base/gpu_makes.hpp"
 #include "topology/pinning.hpp"
 
 namespace hvd::topology {
@@ -103,8 +104,9 @@ Error refuse_to_share(const PlacementRequest& request, const Assignment& assignm
   return {ErrorCode::invalid_argument,
           local_rank(rival) + " and " + local_rank(rank) + " of this node would share the GPU " +
               name_of(request.ranks[rival].gpus[at]) +
-              ", although the ranks of this node see enough GPUs together: expected a GPU for each of them. Correct "
-              "CUDA_VISIBLE_DEVICES or the launcher's GPU flags so that all ranks see the same GPUs, or each its own"};
+              ", although the ranks of this node see enough GPUs together: expected a GPU for each of them. Correct " +
+              visibility_variables() +
+              ", or the launcher's GPU flags, so that all ranks see the same GPUs, or each its own"};
 }
 
 Status choose_gpus(const PlacementRequest& request, Placement& placement) {

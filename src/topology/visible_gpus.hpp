@@ -1,9 +1,11 @@
 #pragma once
-// The GPUs of every kind that this process sees.
+// The GPUs that this process sees. They are of one make, because a program counts those of each make from 0: of the
+// first make of which it sees any.
 #include <string>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/tensor_view.hpp"
 #include "base/visible_gpu.hpp"
 
 namespace hvd::topology {
@@ -16,5 +18,7 @@ struct VisibleGpus {
 
 // HOROVOD_GPU_ROOT is the folder above /proc and /dev, for tests.
 VisibleGpus visible_gpus(const Environment& environment);
+// False if the GPUs of that make are never among them, because there is no code yet that finds them.
+bool finds_gpus_of(DeviceKind kind);
 
 }  // namespace hvd::topology

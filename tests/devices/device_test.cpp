@@ -1,6 +1,10 @@
 // Tests of every device (every_device.hpp) for those of the registry and the test device, and those of the test device.
 #include "devices/every_device.hpp"
 
+#include <algorithm>
+#include <string_view>
+
+#include "base/gpu_makes.hpp"
 #include "devices/registry.hpp"
 #include "fixtures/late_device/late_device.hpp"
 
@@ -18,6 +22,15 @@ std::vector<Named> all_devices() {
 }
 
 namespace {
+
+// hvd_device_built() and --check-build know a plugin by the row of its make.
+TEST(Devices, of_gpus_are_those_of_the_table_of_makes) {
+  for (const Maker& maker : registry()) {
+    const bool is_known = std::ranges::any_of(
+        gpu_makes(), [&](const GpuMake& make) { return std::string_view(make.plugin) == maker.name; });
+    EXPECT_TRUE(is_known || std::string_view("host") == maker.name) << maker.name;
+  }
+}
 
 TEST(LateDevice, does_nothing_while_a_stream_is_held_and_goes_on_with_others) {
   LateDevice device(3);

@@ -129,6 +129,15 @@ TEST(RankEnvironment, keeps_what_users_set_for_open_mpi_but_not_what_its_launche
 }
 
 // On another host, the program that started the agent may itself be a launcher and leave its variables.
+TEST(RankEnvironment, leaves_the_choice_of_gpus_on_the_host_where_it_was_made) {
+  Environment own;
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "APPTAINERENV_CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                           "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_VISIBLE_DEVICES_OF_MINE"})
+    own.set(name, "0");
+  EXPECT_EQ(exportable(own).variables().size(), 1u);
+  EXPECT_TRUE(exportable(own).has("CUDA_VISIBLE_DEVICES_OF_MINE"));
+}
+
 TEST(RankEnvironment, takes_what_another_host_has_but_no_traces_of_launchers_there) {
   StartRank launch;
   launch.environment = {"PATH=/here", "HOROVOD_RANK=1"};

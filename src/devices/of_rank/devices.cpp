@@ -37,7 +37,7 @@ Result<Device*> Devices::open(DeviceKind kind, int ordinal) {
   if (kind == DeviceKind::host || device->ordinal() == ordinal) return device;
   return Error(ErrorCode::invalid_argument, "it is on " + describe(kind, ordinal) + ", and an earlier tensor of this " +
                                                 "rank on " + describe(*device) +
-                                                "; keep the tensors of a rank on one device (torch.cuda.set_device)");
+                                                "; keep the tensors of a rank on one device");
 }
 
 Result<Device*> Devices::open_for_zeros(DeviceKind kind) {

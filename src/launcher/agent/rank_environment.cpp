@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/gpu_makes.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 
@@ -18,6 +19,14 @@ bool is_trace_of_launcher_around(const Environment& own, std::string_view name) 
   return std::ranges::any_of(bootstrap::launchers(), [&](const bootstrap::LauncherRow& row) {
     bool is_rank = std::ranges::any_of(row.ranks, [&](const char* variable) { return own.has(variable); });
     return is_rank && std::ranges::any_of(row.traces_in_ranks, [&](const char* trace) { return name == trace; });
+  });
+}
+
+// True for the variables that say which GPUs of this host a program sees, also in the spelling of container runtimes
+// (APPTAINERENV_…): other hosts have other GPUs.
+bool limits_gpus(std::string_view name) {
+  return std::ranges::any_of(gpu_makes(), [&](const GpuMake& make) {
+    return std::ranges::any_of(make.visibility, [&](const char* variable) { return name.ends_with(variable); });
   });
 }
 
@@ -88,7 +97,7 @@ Environment exportable(const Environment& own) {
     std::string_view text = name;
     bool stays = std::find(std::begin(of_this_place), std::end(of_this_place), text) != std::end(of_this_place) ||
                  text.starts_with("BASH_FUNC_") || text.starts_with("SSH_") || text.starts_with("XDG_") ||
-                 text.ends_with("CUDA_VISIBLE_DEVICES");
+                 limits_gpus(text);
     if (!stays) result.set(name, value);
   }
   return result;

@@ -4,6 +4,7 @@
 
 #include "base/comma_list.hpp"
 #include "base/counted.hpp"
+#include "base/gpu_makes.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/preflight/check.hpp"
 #include "topology/machine.hpp"
@@ -11,6 +12,15 @@
 
 namespace hvd::launcher::preflight {
 namespace {
+
+// Returns what the environment says of GPUs of a make that topology::visible_gpus() does not find: numbers, or UUIDs
+// that cannot be compared with bus ids.
+std::optional<std::string> list_of_other_makes(const Environment& environment) {
+  for (const GpuMake& make : gpu_makes())
+    for (const char* variable : make.visibility)
+      if (auto list = environment.get(variable); list && !topology::finds_gpus_of(make.kind)) return list;
+  return std::nullopt;
+}
 
 // Returns the GPUs that a program sees here, in its order. Returns nothing if it sees all that the machine has.
 std::optional<std::string> visible_here(const Environment& environment, const std::string& installed) {
@@ -21,18 +31,14 @@ std::optional<std::string> visible_here(const Environment& environment, const st
     names += (names.empty() ? "" : ",") + (is_part ? gpu.uuid : gpu.bus_id);
   }
   if (visible.machine_has_gpus) return names;
-  // GPUs of another maker, whose variables have numbers, or UUIDs that cannot be compared with bus ids.
+  const auto list = list_of_other_makes(environment);
+  if (!list) return std::nullopt;
   const std::vector<std::string> all = items_of(installed);
-  for (const char* name : {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}) {
-    auto list = environment.get(name);
-    if (!list) continue;
-    for (const std::string& entry : items_of(*list)) {
-      auto number = number_in<std::size_t>(entry);
-      names += (names.empty() ? "" : ",") + (number && *number < all.size() ? all[*number] : entry);
-    }
-    return names;
+  for (const std::string& entry : items_of(*list)) {
+    auto number = number_in<std::size_t>(entry);
+    names += (names.empty() ? "" : ",") + (number && *number < all.size() ? all[*number] : entry);
   }
-  return std::nullopt;
+  return names;
 }
 
 void gather_gpus(const Place& place, Facts& facts) {
@@ -100,8 +106,9 @@ void judge_node(const std::vector<const Facts*>& node, Verdict& verdict) {
     else if (auto [other, is_new] = taken.emplace(*gpu, rank); !is_new)
       verdict.findings.push_back({Severity::fault, probe->get("host"), "a GPU of its own for each rank",
                                   rank + " and " + other->second + " take GPU " + *gpu,
-                                  "do not set CUDA_VISIBLE_DEVICES to one GPU for all ranks; let the launcher give one "
-                                  "to each (srun --gpus-per-task=1, jsrun -g 1), or unset it"});
+                                  "do not set " + visibility_variables() +
+                                      " to one GPU for all ranks; let the launcher give one to each (srun "
+                                      "--gpus-per-task=1, jsrun -g 1), or unset it"});
     else check_distance(*probe, *gpu, verdict);
   }
 }
