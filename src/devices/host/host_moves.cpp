@@ -12,7 +12,7 @@ namespace hvd::devices {
 
 namespace {
 
-using Convert = void (*)(const void* from, void* to, std::size_t count, double scale);
+using Conversion = void (*)(const void* from, void* to, std::size_t count, double scale);
 
 // The arithmetic is that of the kernels for GPUs. Elements may have any alignment, and `to` may be equal to `from`.
 template <typename From, typename To>
@@ -20,18 +20,18 @@ void convert(const void* from, void* to, std::size_t count, double scale) {
   for (std::size_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, static_cast<const std::byte*>(from) + i * sizeof(From), sizeof(From));
-    const To converted = cuda::Convert<From, To>::apply(value, scale);
+    const To converted = Convert<From, To>::apply(value, scale);
     std::memcpy(static_cast<std::byte*>(to) + i * sizeof(To), &converted, sizeof(To));
   }
 }
 
 template <typename From>
-constexpr std::array<Convert, 4> conversions_of{&convert<From, cuda::F16>, &convert<From, cuda::BF16>,
-                                                &convert<From, float>, &convert<From, double>};
-constexpr std::array conversions{conversions_of<cuda::F16>, conversions_of<cuda::BF16>, conversions_of<float>,
+constexpr std::array<Conversion, 4> conversions_of{&convert<From, F16>, &convert<From, BF16>, &convert<From, float>,
+                                                   &convert<From, double>};
+constexpr std::array conversions{conversions_of<F16>, conversions_of<BF16>, conversions_of<float>,
                                  conversions_of<double>};
 
-Convert conversion(const Treatment& treatment) {
+Conversion conversion(const Treatment& treatment) {
   static_assert(static_cast<int>(DataType::f64) - static_cast<int>(DataType::f16) == 3);
   const auto of_four = [](DataType type) {
     return static_cast<std::size_t>(type) - static_cast<std::size_t>(DataType::f16);

@@ -6,7 +6,7 @@
 #include "devices/kernels/memory.hpp"
 #include "devices/kernels/place.hpp"
 
-namespace hvd::devices::cuda {
+namespace hvd::devices {
 
 struct F16 {
   std::uint16_t bits;
@@ -130,6 +130,8 @@ struct Convert {
   }
 };
 
+namespace cuda {
+
 // A number out of range becomes the nearest number in range, and NaN becomes 0.
 template <typename T>
 HVD_DEVICE T to_integer(double value) {
@@ -156,4 +158,5 @@ struct ScaleInteger {
   static HVD_DEVICE T apply(T value, double scale) { return to_integer<T>(static_cast<double>(value) * scale); }
 };
 
-}  // namespace hvd::devices::cuda
+}  // namespace cuda
+}  // namespace hvd::devices
