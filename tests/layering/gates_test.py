@@ -121,6 +121,11 @@ class Gates(unittest.TestCase):
         self.assert_one_fault("src/CMakeLists.txt", CMAKE.replace("hvd_layer(base)", "hvd_layer(base USES runtime)"),
                               "hvd_layer(base) must not use runtime")
 
+    def test_a_file_that_a_plugin_has_forgotten_is_found(self):
+        self.write({"src/native/pmix/server.cpp": ""})
+        self.assert_one_fault("src/CMakeLists.txt", CMAKE + "hvd_plugin_files(pmix native/pmix/client.cpp)\n",
+                              "src/native/pmix/server.cpp: no plugin has this file")
+
     def test_a_folder_that_is_no_layer_is_found(self):
         self.assert_one_fault("src/stuff/thing.hpp", "", "stuff is no layer")
 

@@ -5,7 +5,7 @@ usage: includes.py ROOT     (the folder that has src/ in it)
 
 The rule is the table of src/README.md, and below it that of a layer's rooms. Besides: entries of a registry never
 include each other, the headers of an optional C library appear in src/native/<library> alone, our own headers are
-written from src/, and what CMake links is what the table allows.
+written from src/, what CMake links is what the table allows, and a plugin has all files of its folders.
 """
 import pathlib
 import re
@@ -58,6 +58,15 @@ HEADERS_OF = {
     "devices": r"hwy/.*",
     "python": r"Python\.h|structmember\.h",
     "(nowhere)": r"(c10|ATen|torch|tensorflow)/.*",
+}
+
+# Files of the core in folders that also have files of a plugin, each with the reason.
+CORE_BESIDE_PLUGINS = {
+    "native/mpi/process.cpp": "which MPI the process has, before a plugin is chosen",
+    "native/cuda/visible.cpp": "which GPUs the process sees, without the driver",
+    "transport/nccl/card.cpp": "what ranks tell each other, also those without the plugin",
+    "bootstrap/pmi_bridge/bridge.cpp": "the bridge in this process, which the core waits for",
+    "bootstrap/pmi_bridge/start.cpp": "what the core and the plugin of the bridge share",
 }
 
 SOURCES = {".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".inl", ".in"}
@@ -165,10 +174,22 @@ def faults_of_cmake(tree):
                 yield f"src/CMakeLists.txt: hvd_layer({name}) must not use {use}"
 
 
+def faults_of_plugins(tree):
+    """What no plugin lists is compiled into the core, where nothing notices it."""
+    of_plugins = {file for call in re.findall(r"^hvd_plugin_files\(([^)]*)\)", tree.cmake, re.MULTILINE)
+                  for file in call.split()[1:]}
+    folders = {file.rsplit("/", 1)[0] for file in of_plugins}
+    for file in tree.files:
+        if file.endswith(".cpp") and file.rsplit("/", 1)[0] in folders and file not in of_plugins:
+            if file not in CORE_BESIDE_PLUGINS:
+                yield (f"src/{file}: no plugin has this file, and others of its folder are a plugin's: add it to "
+                       "hvd_plugin_files in src/CMakeLists.txt, or to CORE_BESIDE_PLUGINS here with the reason")
+
+
 def faults_of(root):
     tree = Tree(root)
     registries = tree.registries()
-    faults = list(faults_of_cmake(tree))
+    faults = [*faults_of_cmake(tree), *faults_of_plugins(tree)]
     for file in tree.files:
         if layer_of(file) in MAY_USE:
             faults.extend(faults_of_file(tree, file, registries))
