@@ -52,13 +52,6 @@ Result<DevicePeers> DevicePeers::of(const World& world) {
   return peers;
 }
 
-bool DevicePeers::all_have(const Group& group, std::string_view kind) const {
-  return std::ranges::all_of(group.ranks, [&](Rank rank) {
-    const DeviceCard* card = card_of(rank);
-    return card != nullptr && std::ranges::find(card->kinds, kind) != card->kinds.end();
-  });
-}
-
 Rank DevicePeers::first_without(std::span<const Rank> ranks, std::string_view kind) const {
   if (cards_.empty()) return Rank{-1};
   for (Rank rank : ranks) {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/group.hpp"
 #include "base/result.hpp"
 #include "base/visible_gpu.hpp"
 #include "base/world.hpp"
@@ -36,11 +35,8 @@ class DevicePeers {
     const auto at = static_cast<std::size_t>(rank.value);
     return at < cards_.size() && cards_[at] ? &*cards_[at] : nullptr;
   }
-  // True if tensors may stay in memory of this kind on all ranks of the group. One rank without the kind makes all of
-  // them go through the host.
-  bool all_have(const Group& group, std::string_view kind) const;
-  // Returns the first of these ranks that cannot work on memory of this kind; -1 if all can, or if no rank of the job
-  // has told anything.
+  // Returns the first of these ranks that cannot work on memory of this kind: then the tensors of all of them go
+  // through the host. -1 if all can, or if no rank of the job has told anything.
   Rank first_without(std::span<const Rank> ranks, std::string_view kind) const;
 
  private:
