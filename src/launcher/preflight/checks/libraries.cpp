@@ -34,7 +34,7 @@ std::string nccl_release(const posix::SharedLibrary& library) {
 void gather_libraries(const Place& place, Facts& facts) {
   if (!place.is_first) return;
   std::string mpi;
-  for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpi_abi.so.0", "libmpi_ibm.so.3", "libmpi_cray.so.12"}) {
+  for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_ibm.so.3", "libmpi_cray.so.12"}) {
     auto library = posix::SharedLibrary::open(name, RTLD_LAZY | RTLD_LOCAL);
     if (!library) continue;
     mpi += (mpi.empty() ? "" : "; ") + mpi_release(*library) + " (" + name + ")";
