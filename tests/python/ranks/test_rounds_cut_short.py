@@ -10,6 +10,7 @@ from test_forked_children import in_child
 
 from horovod import _ops
 from horovod.torch import gradients_in_flight
+from horovod.torch.gradient_presence import Presence
 
 
 def parameters_of(*values):
@@ -259,6 +260,84 @@ def test_a_dropped_batch_of_two_optimizers_and_a_rank_that_steps_the_second_firs
         return
     for parameter in parameters:
         expect_step_of_what_others_had(parameter, size)
+
+
+def dropped_then(hvd, rank, optimizers, had, has_next, steps=1):
+    """All ranks drop a batch that had gradients of the parameters `had`, and train on with `has_next`."""
+    parameters = [optimizer.param_groups[0]["params"][0] for optimizer in optimizers]
+    if had:
+        backward([parameters[place] for place in had], 100)
+    for parameter in parameters:
+        parameter.grad = None
+    for _ in range(steps):
+        if has_next:
+            backward([parameters[place] for place in has_next], rank)
+        for optimizer in reversed(optimizers):
+            optimizer.step()
+        for parameter in parameters:
+            parameter.grad = None
+    return parameters
+
+
+def forget_what_is_in_flight(hvd):
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+
+
+@pytest.mark.parametrize("has_next", [(), (1,)], ids=["nothing", "gradients of the optimizer it waits in"])
+def test_a_dropped_batch_without_gradients_of_the_optimizer_that_others_step(hvd, rank, size, has_next):
+    """Rank 0 did not have the batch, and steps the second optimizer first."""
+    optimizers = [sgd(hvd, [parameter]) for parameter in parameters_of(0, 0)]
+    first, second = dropped_then(hvd, rank, optimizers, (0,) if rank != 0 else (), (0, 1) if rank != 0 else has_next)
+    expect_step_of_what_others_had(first, size)
+    if has_next:
+        torch.testing.assert_close(second.detach(), torch.full((3,), -(size + 1) / 2))
+    else:
+        expect_step_of_what_others_had(second, size)
+
+
+def test_a_rank_that_goes_on_without_the_dropped_batch_and_steps_another_optimizer(hvd, rank):
+    optimizers = [sgd(hvd, [parameter]) for parameter in parameters_of(0, 0)]
+    with pytest.raises(RuntimeError, match="dropped a batch.*Let all ranks"):
+        dropped_then(hvd, rank, optimizers, (0,) if rank != 0 else (), (0, 1), steps=3)
+    forget_what_is_in_flight(hvd)
+
+
+@pytest.mark.parametrize("had", [[(0,), (1,)], [(0,), (0, 1)]], ids=["no common optimizer", "one in common"])
+def test_a_dropped_batch_with_gradients_of_other_optimizers_on_each_rank(hvd, rank, size, had):
+    optimizers = [sgd(hvd, [parameter]) for parameter in parameters_of(0, 0)]
+    for parameter in dropped_then(hvd, rank, optimizers, had[rank % 2], (0, 1)):
+        torch.testing.assert_close(parameter.detach(), torch.full((3,), -(size + 1) / 2))
+
+
+def test_training_after_an_error_for_a_dropped_batch_with_several_optimizers(hvd, rank, size, monkeypatch):
+    """Rank 0 keeps the batch, and comes so late that the others alert the optimizer without gradients."""
+    parameters = parameters_of(0, 0, 0)
+    first, second = (sgd(hvd, part) for part in (parameters[:2], parameters[2:]))
+    alert, late = Presence.alert, []
+    monkeypatch.setattr(Presence, "alert", lambda presence: (
+        alert(presence), late.append(hvd.allreduce_async(torch.ones(1), name="late"))))
+    backward(parameters[:1 if rank == 0 else 2], rank)
+    with pytest.raises(RuntimeError, match="dropped a batch.*Let all ranks"):
+        if rank == 0:
+            hvd.allreduce(torch.ones(1), name="late")
+            first.step()
+        else:
+            for parameter in parameters:
+                parameter.grad = None
+            backward(parameters, rank)
+    monkeypatch.undo()
+    for handle in late:
+        hvd.synchronize(handle)
+    for _ in range(2):
+        for parameter in parameters:
+            parameter.grad = None
+        backward(parameters[rank % 2:], rank)
+        second.step()
+        first.step()
+    torch.testing.assert_close(parameters[2].detach(), torch.full((3,), -(size + 1.0)))
+    torch.testing.assert_close(parameters[1].detach(), torch.full((3,), -(size + 1.0)))
 
 
 def test_zero_grad_refuses_to_drop_a_part_of_what_is_in_flight(hvd, rank):

@@ -36,6 +36,7 @@ class FollowedParameters:
             if self._has_names and self._all and self._has_any_rank_told():
                 self.close()  # all ranks tell for which of the parameters so far they have gradients
                 self.is_closed = False  # this round goes on with the new ones
+            self.end_alerts()
             self._presence.forget()
             self._presence.hear()  # an exchange of the last round may still be under way
         known = {id(gradient.parameter): gradient for gradient in self._all}

@@ -7,6 +7,8 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.mpi_ops import Max, allreduce_async_
 
 NONE, DENSE = 0, 1  # a sparse gradient's kind is DENSE plus its number of sparse dimensions
+# What a rank tells that drops a batch: it has gradients of this optimizer, or only of others (alert).
+_ALERTS, _DROPS = 1, 2
 
 
 class Presence:
@@ -29,17 +31,34 @@ class Presence:
         self._heard_of_equal_steps = True
         self.are_steps_equal = True  # as of the last exchange but this one, of which all ranks know that it has ended
         self.is_told = False
+        self.has_alerted = False  # this rank has, in the last exchange
         self.is_dropped_by_some_only = False  # a round that others have kept; the caller takes note, and resets it
 
     def tell(self, kinds, steps, keeps, drops):
         """Starts the exchange of this round. Waits for the end of the last one. keeps, drops: this rank steps by
         gradients that it has, or has removed some."""
-        self.hear()
-        self.are_steps_equal, self._heard_of_equal_steps = self._heard_of_equal_steps, True
-        self.is_told = True
+        self._begin()
         self._told[:-4] = kinds
-        self._told[-4:-2] = bytes([keeps, drops])
+        self._told[-4:-2] = bytes([keeps, _DROPS if drops else 0])
         self._told[-2:] = bytes([steps % 256, 255 - steps % 256])
+        self._start()
+
+    def alert(self):
+        """Tells the others that this rank drops a batch of which it has nothing here. Those that wait in this exchange
+        hear of it; tell() has to be called again, on all ranks, when they have agreed on what is dropped."""
+        self._begin()
+        self.has_alerted = True
+        self._told[:] = bytes(len(self._told))
+        self._told[-3] = _ALERTS
+        self._start()
+
+    def _begin(self):
+        self.hear()
+        self.are_steps_equal = self.are_steps_equal and self._heard_of_equal_steps
+        self._heard_of_equal_steps = self.is_told = True
+        self.has_alerted = False
+
+    def _start(self):
         if self._tensor is not None:
             self._handle = allreduce_async_(self._tensor, None, self._name, Max, 1.0, 1.0, self._process_set)
 
@@ -58,7 +77,7 @@ class Presence:
                 raise
             self._handle = None  # the handle is kept until the wait has ended, because a signal's handler may interrupt
                                  # the wait
-            if self._told[-2] + self._told[-1] != 255:
+            if self._told[-2] + self._told[-1] > 255:  # it is less if all ranks have alerted
                 self._heard_of_equal_steps = False
             self.is_dropped_by_some_only |= self.is_dropped and self._told[-4] > 0
         return self._told[:-4]
@@ -66,7 +85,28 @@ class Presence:
     @property
     def is_dropped(self):
         """After hear(): True if some rank has removed the gradients of the round."""
-        return self._told[-3] > 0
+        return self._told[-3] == _DROPS
+
+    @property
+    def is_alert(self):
+        """After hear(): True if some rank has alerted, and none has removed gradients of the round."""
+        return self._told[-3] == _ALERTS
+
+    def end_alert(self):
+        """Called on all ranks if some of them have alerted. Ends that exchange; ranks that have told something in it
+        tell it again."""
+        while self._tensor is not None:
+            self.hear()
+            if self.is_alert:
+                break
+            self.alert()
+        self.is_told = False
+        self.forget_alert()
+
+    def forget_alert(self):
+        self.has_alerted = False
+        if self._handle is None:
+            self._told[-3] = 0
 
     def has_ended_with_a_drop(self):
         """True if only some ranks have dropped the last round, of which this rank did not wait for the others' news."""

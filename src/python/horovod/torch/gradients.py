@@ -73,6 +73,9 @@ class Gradients(FollowedParameters, DroppedBatches):
         self._has_waited_in_vain = False
         self._keeps = False  # this rank has told the others that it steps by gradients that it has in this round
         self._drops = False  # the gradients of this round are dropped
+        self._is_alerted = False  # another rank drops a batch, and has nothing of it here
+        self._has_agreed = False  # all ranks know of which optimizers a batch is dropped, and that this is one of them
+        self._last_round = None  # its number in the order of all rounds and new optimizers
         self.failures = []  # failures of gradients that were used early
         self.landing = threading.RLock()  # several threads may use and wait for the same gradient
         self._presence = Presence(None, 0, settings.process_set)
@@ -171,7 +174,7 @@ class Gradients(FollowedParameters, DroppedBatches):
             self.close(is_dropped)
         except HorovodInternalError as error:  # the other gradients are in flight, too: wait for them before raising
             failures.append(error)
-        if self._drops and not is_dropped and not failures:  # only others have dropped the round
+        if (self._drops or self._is_alerted) and not is_dropped and not failures:  # only others have dropped the round
             self._drop_with_others(self._others_with_removed_ones())
             self._complete()
         else:
@@ -235,10 +238,14 @@ class Gradients(FollowedParameters, DroppedBatches):
         have."""
         self.begin_to_close(is_dropped)
         if self._lacking is not None:  # also needed if a signal's handler has interrupted an earlier call
-            if not self._lacking and not is_dropped and self._is_reduced_before_others_tell():
+            needs_news = self._lacking or is_dropped or self._has_agreed
+            if not needs_news and self._is_reduced_before_others_tell():
                 self._lacking = None
                 return
             kinds = self._presence.hear()
+            if self._presence.is_alert and not self._has_agreed:
+                self._is_alerted = True
+                return
             lacking, self._lacking = self._lacking, None
             self._compare_drops()
             if kinds != self.kinds:
@@ -249,6 +256,7 @@ class Gradients(FollowedParameters, DroppedBatches):
         """Tells the others which gradients this rank has, and does not wait for them."""
         if self.is_closed:
             return
+        self.end_alerts()
         if self._presence.has_ended_with_a_drop():
             self._compare_drops()
             raise self.failures.pop()
@@ -283,12 +291,13 @@ class Gradients(FollowedParameters, DroppedBatches):
                     self.kinds[gradient.place] = NONE
                 else:
                     gradient.start_leftover(tensor)
-        if lacking:
+        if lacking and not self._presence.has_alerted:
             # An exchange of this round may have told that this rank has all gradients. Some were removed since.
             self._presence.forget()
         return lacking
 
     def _tell(self):
+        self.end_alerts()
         if not self._presence.is_told:
             if self._times_joined != _ops.times_joined:  # ranks that had joined have made no steps
                 self._times_joined, self.steps = _ops.times_joined, 0
@@ -334,6 +343,8 @@ class Gradients(FollowedParameters, DroppedBatches):
             self.hold_results = not is_dropped
             if not is_dropped:
                 self.remember_results()
+        self._last_round = next(_numbers)
+        self._presence.forget_alert()
         if failures:
             raise failures[0]
 
@@ -381,7 +392,7 @@ class Gradients(FollowedParameters, DroppedBatches):
         self.submitted = 0
         self.is_closed = self.was_used = self.was_read = self.was_loaded = self.some_join_late = False
         self._lacking = None
-        self._keeps = self._drops = False
+        self._keeps = self._drops = self._is_alerted = self._has_agreed = False
         self.failures = []
 
     def remember_results(self):
