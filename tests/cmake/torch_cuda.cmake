@@ -17,3 +17,11 @@ foreach(ranks 1 2 4 shared)
            ${PROJECT_BINARY_DIR} ${ranks} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/torch_ranks.py)
   set_tests_properties(${name} PROPERTIES LABELS cuda-double TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL ON ${gpus})
 endforeach()
+function(hvd_torch_cuda_test name script)
+  add_test(NAME cuda_double.${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run ${HVD_PYTHON_WITH_CUDA} ${PROJECT_BINARY_DIR} 2
+                   ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/${script})
+  set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 300 SKIP_RETURN_CODE 77 RUN_SERIAL ON)
+endfunction()
+hvd_torch_cuda_test(a_step_of_training_overlaps_with_its_reductions overlap.py)
+hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside_ddp.py)

@@ -33,6 +33,25 @@ Outcome outcome_of(int outcome) {
 
 thread_local std::unique_ptr<Engine::Separate> separate;
 
+std::shared_ptr<hvd::testing::Graph> graph;
+std::size_t first_of_record = 0;  // what was queued before takes no time
+
+const char* name_of(hvd::testing::Kind kind) {
+  using hvd::testing::Kind;
+  switch (kind) {
+    case Kind::kernel: return "kernel";
+    case Kind::to_host: return "to host";
+    case Kind::to_device: return "to device";
+    case Kind::inside: return "inside";
+    case Kind::host_wait: return "host wait";
+    default: return "other";
+  }
+}
+
+hvd_double_piece piece_of(const hvd::testing::Node& node) {
+  return {node.label.c_str(), name_of(node.kind), node.stream, node.bytes};
+}
+
 }  // namespace
 
 HVD_CONTROL size_t hvd_double_take_findings(void (*each)(void*, const char*), void* context) {
@@ -68,6 +87,7 @@ HVD_CONTROL int hvd_double_submit(void* stream, const char* label, const char* m
   work.reads = ranges_of(reads, read_count);
   work.writes = ranges_of(writes, write_count);
   work.failure = "work of a program has failed";
+  for (const Range& range : work.writes) work.bytes += range.bytes;
   const std::shared_ptr<void> kept(context, [forget](void* it) {
     if (forget != nullptr) forget(it);
   });
@@ -113,6 +133,32 @@ HVD_CONTROL void hvd_double_add_kernel(const char* name, size_t parameter_bytes,
   function->run = run;
   std::lock_guard lock(Double::it().mutex);
   Double::it().functions[name] = std::move(function);
+}
+
+HVD_CONTROL int hvd_double_number_of_stream(void* stream) {
+  return Double::it().engine().number_of(Double::it().stream_of(stream));
+}
+HVD_CONTROL void hvd_double_record(void) {
+  if (graph == nullptr) {
+    graph = std::make_shared<hvd::testing::Graph>();
+    Double::it().engine().record_into(graph);
+  }
+  first_of_record = graph->nodes().size();
+}
+HVD_CONTROL void hvd_double_timetable(double (*duration)(void*, const hvd_double_piece*),
+                                      void (*each)(void*, const hvd_double_piece*, double, double), void* context) {
+  std::vector<hvd::testing::Node> nodes = graph->nodes();
+  constexpr const char* earlier = "earlier";
+  for (std::size_t i = 0; i < first_of_record; ++i) nodes[i].label = earlier;
+  const hvd::testing::Costs costs{[=](const hvd::testing::Node& node) {
+    const hvd_double_piece piece = piece_of(node);
+    return hvd::testing::Cost{node.label == earlier ? 0.0 : duration(context, &piece)};
+  }};
+  const hvd::testing::Timetable table(nodes, costs);
+  for (std::size_t i = first_of_record; i < nodes.size(); ++i) {
+    const hvd_double_piece piece = piece_of(nodes[i]);
+    each(context, &piece, table.begin(static_cast<int>(i)), table.end(static_cast<int>(i)));
+  }
 }
 
 HVD_CONTROL void hvd_double_hold(void* stream) {

@@ -55,9 +55,14 @@ void hvd_double_has_news(void);
 /* Where work finds the bytes of an address. */
 void* hvd_double_inner(const void* address);
 
+typedef struct hvd_double_copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+} hvd_double_copy;
 /* Reads memory of the device in the order of the stream, and returns when it is read. This teaches the host nothing:
  * streams are judged as if a kernel had read it. For kernels that are computed on the host meanwhile. */
-int hvd_double_fetch(void* to, const void* from, size_t bytes, void* stream);
+int hvd_double_fetch(const hvd_double_copy* copies, size_t count, void* stream);
 
 /* A kernel that cuModuleGetFunction() finds by this name in every image. uses() declares the ranges of a launch by
  * calls of add(list, begin, bytes, writes); run() is called with a copy of the parameters (one struct of so many
@@ -66,6 +71,23 @@ typedef void (*hvd_double_add_range)(void* list, const void* begin, size_t bytes
 void hvd_double_add_kernel(const char* name, size_t parameter_bytes,
                            void (*uses)(const void* parameters, unsigned blocks, hvd_double_add_range add, void* list),
                            void (*run)(const void* parameters, unsigned blocks));
+
+/* ---- times: a timetable of what was queued, with given durations (tests/fixtures/device_double/graph.hpp) */
+
+typedef struct hvd_double_piece {
+  const char* label;
+  const char* kind; /* "kernel", "to host", "to device", "inside", "host wait", "other" */
+  int stream; /* its number (hvd_double_number_of_stream); -1 on the host */
+  size_t bytes;
+} hvd_double_piece;
+int hvd_double_number_of_stream(void* stream);
+/* From now on, what is queued is recorded; again: what was recorded before is not part of the timetable any more. */
+void hvd_double_record(void);
+/* Asks for the duration of each piece of work that was recorded, and tells when it would have begun and ended. The host
+ * needs no time. */
+void hvd_double_timetable(double (*duration)(void* context, const hvd_double_piece* piece),
+                          void (*each)(void* context, const hvd_double_piece* piece, double begin, double end),
+                          void* context);
 
 /* ---- delays */
 

@@ -76,17 +76,20 @@ using hvd::doubles::Double;
 using hvd::doubles::Engine;
 using hvd::doubles::PointerAttribute;
 
-HVD_EXPORT int hvd_double_fetch(void* to, const void* from, std::size_t bytes, void* stream) {
+HVD_EXPORT int hvd_double_fetch(const hvd_double_copy* copies, std::size_t count, void* stream) {
   Double& it = Double::it();
   const Engine::Stream found = it.stream_of(stream);
   if (found == nullptr) return static_cast<int>(Code::invalid_handle);
   auto arrival = std::make_shared<hvd::doubles::Arrival>();
   hvd::testing::Work work;
   work.label = "emulated kernel";
-  work.bytes = bytes;
-  work.reads = {{from, bytes}};
-  work.run = [arrival, to, from, bytes, herald = std::make_shared<hvd::doubles::Herald>(arrival)] {
-    std::memcpy(to, hvd::testing::inner_address(from), bytes);
+  std::vector<hvd_double_copy> all(copies, copies + count);
+  for (const auto& [to, from, bytes] : all) {
+    work.bytes += bytes;
+    work.reads.push_back({from, bytes});
+  }
+  work.run = [arrival, all, herald = std::make_shared<hvd::doubles::Herald>(arrival)] {
+    for (const auto& [to, from, bytes] : all) std::memcpy(to, hvd::testing::inner_address(from), bytes);
     arrival->is_right = true;
     return hvd::testing::Outcome::done;
   };

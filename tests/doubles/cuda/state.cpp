@@ -32,16 +32,27 @@ std::uint64_t number_of_this_thread() {
   return number;
 }
 
+// Programs call the driver also from handlers of exit(), when the variables of their thread are gone.
+thread_local bool are_variables_gone = false;  // readable also then
+struct OfThread {
+  std::vector<cuda::ContextHandle> contexts;
+  std::map<std::string, std::size_t> calls;
+  ~OfThread() { are_variables_gone = true; }
+};
+OfThread& of_this_thread() {
+  static auto* const at_the_end = new OfThread;
+  thread_local OfThread it;
+  return are_variables_gone ? *at_the_end : it;
+}
+
 }  // namespace
 
 std::vector<cuda::ContextHandle>& current_contexts() {
-  thread_local std::vector<cuda::ContextHandle> contexts;
-  return contexts;
+  return of_this_thread().contexts;
 }
 
 std::map<std::string, std::size_t>& calls_of_this_thread() {
-  thread_local std::map<std::string, std::size_t> calls;
-  return calls;
+  return of_this_thread().calls;
 }
 
 Double& Double::it() {

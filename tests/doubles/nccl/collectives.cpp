@@ -111,6 +111,10 @@ HVD_EXPORT Code ncclBroadcast(const void* from, void* to, std::size_t count, Typ
   }
   return add_to_group(communicator, std::move(call), stream);
 }
+HVD_EXPORT Code ncclBcast(void* data, std::size_t count, Type type, int root, Communicator* communicator,
+                          void* stream) {
+  return ncclBroadcast(data, data, count, type, root, communicator, stream);
+}
 HVD_EXPORT Code ncclAllGather(const void* from, void* to, std::size_t count, Type type, Communicator* communicator,
                               void* stream) {
   HVD_BEGIN();

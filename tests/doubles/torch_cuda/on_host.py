@@ -38,11 +38,13 @@ driver = ctypes.CDLL("libcuda.so.1")
 runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
 
 
-def _fetch(to, source, size):
-    """Reads memory of the device in the order of the current stream, as a kernel would."""
-    stream = torch.cuda.current_stream().cuda_stream
-    if size and driver.hvd_double_fetch(*map(ctypes.c_void_p, (to, source, size, stream))):
-        raise RuntimeError("the double of the driver refuses to read for a kernel")
+def _fetch(copies):
+    """Reads memory of the device in the order of the current stream, as a kernel would. copies: of (to, from, bytes)"""
+    if copies:
+        stream = torch.cuda.current_stream().cuda_stream
+        flat = (ctypes.c_size_t * (3 * len(copies)))(*[number for copy in copies for number in copy])
+        if driver.hvd_double_fetch(flat, ctypes.c_size_t(len(copies)), ctypes.c_void_p(stream)):
+            raise RuntimeError("the double of the driver refuses to read for a kernel")
 
 
 def _store(to, source, size):
@@ -63,13 +65,19 @@ class _Call:
     """One run of an operator: the host's copies of its tensors."""
 
     def __init__(self):
-        self._storages, self._pairs = {}, []
+        self._storages, self._pairs, self._wanted = {}, [], []
 
-    def to_host(self, x):
+    def all_to_host(self, args, kwargs):
+        """Returns the arguments with copies of all tensors."""
+        of_host = [self._to_host(each) for each in args], {name: self._to_host(each) for name, each in kwargs.items()}
+        _fetch(self._wanted)
+        return of_host
+
+    def _to_host(self, x):
         if isinstance(x, torch.Tensor):
             return self._copy_of(x) if x.is_cuda else x
         if isinstance(x, (list, tuple)):
-            return type(x)(self.to_host(each) for each in x)
+            return type(x)(self._to_host(each) for each in x)
         if isinstance(x, torch.device):
             return torch.device("cpu")
         if isinstance(x, torch.Generator) and x.device.type == "cuda":
@@ -85,7 +93,8 @@ class _Call:
             storage = tensor.untyped_storage()
             host = self._storages.setdefault(storage.data_ptr(), torch.UntypedStorage(storage.nbytes()))
             at, size = _extent(tensor)
-            _fetch(host.data_ptr() + at, storage.data_ptr() + at, size)
+            if size:
+                self._wanted.append((host.data_ptr() + at, storage.data_ptr() + at, size))
             copy = torch.empty(0, dtype=tensor.dtype).set_(host, tensor.storage_offset(), tensor.shape,
                                                            tensor.stride())
         self._pairs.append((tensor, copy))
@@ -135,15 +144,15 @@ def _on_host(operator, body=None):
 
     def kernel(*args, **kwargs):
         device = _device_of(args) or _device_of(kwargs.values())
-        if device is None or device.index in (None, torch.cuda.current_device()):
-            return on_this_device(*args, **kwargs)
-        with torch.cuda.device(device):  # CUDA's own kernels run on the device of their tensors
-            return on_this_device(*args, **kwargs)
+        with torch._C.DisableTorchFunction():  # a program's default device does not apply
+            if device is None or device.index in (None, torch.cuda.current_device()):
+                return on_this_device(*args, **kwargs)
+            with torch.cuda.device(device):  # CUDA's own kernels run on the device of their tensors
+                return on_this_device(*args, **kwargs)
 
     def on_this_device(*args, **kwargs):
         call = _Call()
-        of_host = [call.to_host(each) for each in args]
-        named_of_host = {name: call.to_host(each) for name, each in kwargs.items()}
+        of_host, named_of_host = call.all_to_host(args, kwargs)
         if "device" in names and not any(isinstance(each, torch.Tensor) for each in args):
             named_of_host["device"] = torch.device("cpu")
         result = (body or operator)(*of_host, **named_of_host)

@@ -64,11 +64,14 @@ def libraries(torch, out):
         needed = output_of("readelf", "-d", str(library))
         sonames |= set(re.findall(r"NEEDED.*\[(lib(?:cu|nccl|nv)[^]]*)\]", needed))
     defined = {name.split("@")[0] for each in present for name in symbols(each, "-D", "--defined-only")}
-    for soname in sorted(sonames - {each.name for each in present}):
+    missing = sorted(sonames - {each.name for each in present})
+    for soname in missing:
         stem = re.match(r"lib(.*?)\.so", soname)[1].lower()
         its_versions = versions.get(soname, set())
         names = sorted({name for name, version in wanted if name not in defined and
                         (version in its_versions or not version and name.lower().startswith(stem))})
+        if soname == missing[0]:  # what the double of NCCL does not have
+            names += sorted({name for name, _ in wanted if name.startswith("nccl") and name not in defined})
         source, exports = out / "stand_in.s", out / "stand_in.map"
         source.write_text(REFUSE + "".join(stand_in(name, "refuse") for name in names) + END)
         exports.write_text("".join(f"{version} {{ global: *; }};\n" for version in its_versions or [soname]))
