@@ -127,7 +127,7 @@ constexpr Row rows[] = {
     {"HOROVOD_THREAD_AFFINITY", text, "", "core of the engine's thread, by local rank, separated by commas; default: any that the rank may use", text_at<&Config::thread_affinity>},
     {"HOROVOD_GPU_SHARING", gpu_sharing, "if_needed", "whether ranks of a node may share a GPU; if_needed: where there are more ranks than GPUs, with a warning", text_at<&Config::gpu_sharing>, equal},
     {"HOROVOD_BIND", flag, "1", "on machines with GPUs, ranks that their launcher has not bound bind themselves to processors near to their GPU", flag_at<&Config::bind>, equal},
-    {"HOROVOD_DETERMINISTIC", flag, "0", "no effect: no choice depends on measurements yet"},
+    {"HOROVOD_DETERMINISTIC", flag, "0", "no choice depends on measurements, so runs of equal jobs make equal choices: reductions in stages on devices cut their batches by assumed costs", flag_at<&Config::deterministic>, equal},
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
     {"HOROVOD_TIMELINE_ALL_RANKS", flag, "0", "the other ranks write timelines, too: the file's name with .1, .2, … at its end; python -m horovod.timeline merge makes one of them", flag_at<&Config::timeline_all_ranks>},

@@ -47,6 +47,7 @@ struct Config {
                                        // chooses by cost
   std::string hierarchical_allreduce;  // of tensors on devices: "1" or "0"; empty: by cost
   bool hierarchical_allgather = false;        // allgather of tensors on devices goes through host memory
+  bool deterministic = false;                 // no choice depends on measurements
   bool torus_allreduce = false;               // hierarchical allreduce uses links of the devices between nodes, too
   std::int64_t slab_chunk_bytes = 256 << 10;  // size of a chunk; each rank has two such chunks
   std::string network_interfaces;     // interfaces for connections between nodes, "eth0,ib0"; empty: all that are up

@@ -1,5 +1,6 @@
 #pragma once
 // The interface of an algorithm: a way to carry out collectives over a team.
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -38,6 +39,9 @@ struct Team {
   Team* host = nullptr;
   // Of hierarchical on devices: memory and streams that all plans of the team share. Made with the first plan.
   std::shared_ptr<void> slots;
+  // Seconds since some moment. By it hierarchical on devices measures what its stages cost (on_device/measurement.hpp).
+  // Null: it goes by assumed costs.
+  std::function<double()> clock;
 
   int size() const { return group.size(); }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/panic.hpp"
@@ -71,6 +72,8 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& dev
     all_.group = layout_.world;
     all_.device = &device_;
     all_.host = &host_;
+    if (!maker.config().deterministic)
+      all_.clock = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
     add(all_, "devices");
   }
   if (layout_.nodes == 1) return;

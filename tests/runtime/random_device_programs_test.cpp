@@ -262,6 +262,7 @@ void run_program(std::uint64_t seed) {
   ensemble.config.network_interfaces = "lo";
   if (program.is_hierarchical) ensemble.config.hierarchical_allreduce = "1";
   ensemble.config.torus_allreduce = program.is_torus;
+  ensemble.config.deterministic = seed % 2 == 0;  // without measurements
   with_devices(
       ensemble, program.is_direct, [&](DeviceRig& rig, int rank) { Player(program, seed, rig, rank).play(); },
       program.shape.size() > 1, program.victim.has_value(),

@@ -162,6 +162,10 @@ std::string algorithm(const Config& config, bool has_several_nodes) {
           ? row("algorithm", "by cost, for each operation and its size")
           : row("algorithm", "HOROVOD_ALGORITHM=" + config.algorithm + " where it is possible, else by cost");
   if (has_several_nodes) text += more("on GPUs, between nodes: " + hierarchy(config));
+  if (has_several_nodes && config.hierarchical_allreduce != "0")
+    text += more(std::string("size of the chunks in stages: ") +
+                 (config.deterministic ? "by assumed costs, by HOROVOD_DETERMINISTIC=1"
+                                       : "measured by the ranks (HOROVOD_LOG_LEVEL=info shows it on rank 0)"));
   return text + more("with HOROVOD_LOG_LEVEL=debug rank 0 prints the table of its job, with the costs and the reasons");
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/stage_tasks.hpp"
 #include "collectives/selection/selector.hpp"
 
@@ -43,6 +42,20 @@ double seconds_on_rail(const Collective& collective, const Team& team, double sh
 
 double StageTimes::longest() const {
   return std::max({pack + unpack, node, out, rail, back});
+}
+
+StageTimes StageCosts::times(double chunk_bytes, int rails) const {
+  const auto seconds = [](const MessageCost& cost, double bytes) {
+    return cost.latency_s + bytes * cost.seconds_per_byte;
+  };
+  const double share_bytes = chunk_bytes / rails;
+  StageTimes times;
+  times.pack = times.unpack = seconds(pack, chunk_bytes);
+  times.node = seconds(node, chunk_bytes);
+  times.out = seconds(out, share_bytes);
+  times.rail = seconds(rail, share_bytes);
+  times.back = seconds(back, share_bytes);
+  return times;
 }
 
 bool is_possible_on_device(const Collective& collective, const Team& team) {
@@ -85,14 +98,17 @@ double pipelined(const StageTimes& chunk, std::int64_t chunks) {
   return static_cast<double>(chunks - 1) * chunk.longest() + chunk.sum();
 }
 
-std::int64_t best_share(const Collective& collective, const Team& team, std::int64_t elements) {
+std::int64_t best_share(const Collective& collective, const Team& team, std::int64_t elements,
+                        const StageCosts* measured) {
   const auto element = static_cast<std::int64_t>(size_of(collective.dtype));
   std::int64_t best = most_share_bytes / element;
   double shortest = 0;
   for (std::int64_t share = best; share >= least_share_bytes / element; share /= 2) {
     const std::int64_t chunks = std::max<std::int64_t>(1, (elements + share * team.rails - 1) / (share * team.rails));
     const double bytes = static_cast<double>(elements) * static_cast<double>(element) / static_cast<double>(chunks);
-    const double seconds = pipelined(stage_times(collective, team, bytes), chunks);
+    const StageTimes times =
+        measured != nullptr ? measured->times(bytes, team.rails) : stage_times(collective, team, bytes);
+    const double seconds = pipelined(times, chunks);
     if (shortest > 0 && seconds >= shortest) continue;
     shortest = seconds;
     best = share;

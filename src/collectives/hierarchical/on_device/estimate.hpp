@@ -1,9 +1,10 @@
 #pragma once
 // How long the stages of a chunk are expected to take, and the size of the chunks that follows from it. Computed from
-// values that are equal on all ranks.
+// values that are equal on all ranks: assumed costs, or those that the ranks have measured and agreed on.
 #include <cstdint>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/schedule/cost_model.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -13,6 +14,13 @@ struct StageTimes {
   double pack = 0, node = 0, out = 0, rail = 0, back = 0, unpack = 0;
   double longest() const;
   double sum() const { return pack + node + out + rail + back + unpack; }
+};
+
+// Costs by bytes of a rank's share (out, rail, back) or of the chunk (pack, node). Unpacking costs as much as packing;
+// of the node, it is both collectives.
+struct StageCosts {
+  MessageCost pack, node, out, rail, back;
+  StageTimes times(double chunk_bytes, int rails) const;
 };
 
 // A share of a chunk is at most this long: the size of a slot.
@@ -30,8 +38,11 @@ bool is_possible_on_device(const Collective& collective, const Team& team);
 StageTimes stage_times(const Collective& collective, const Team& team, double chunk_bytes);
 // The times of a batch of so many chunks: all but the first follow each other at the pace of the slowest stage.
 double pipelined(const StageTimes& chunk, std::int64_t chunks);
-// The length of a share with which a batch of this many elements takes the shortest time.
-std::int64_t best_share(const Collective& collective, const Team& team, std::int64_t elements);
+// The length of a share with which a batch of this many elements takes the shortest time. Without measured costs, by
+// assumed ones.
+std::int64_t best_share(const Collective& collective, const Team& team, std::int64_t elements,
+                        const StageCosts* measured = nullptr);
+// By assumed costs, since those of other algorithms are not measured either.
 Cost cost_on_device(const Collective& collective, const Team& team);
 
 }  // namespace hvd::collectives::hierarchical

@@ -24,13 +24,16 @@ Slots::~Slots() {
   if (streams_[4]) devices::finish(device_, unpack());
 }
 
-// The streams end at the same time, so one of them waits for all.
-void Slots::finish() {
-  for (const auto& stream : streams_) {
-    if (!stream) return;
+void Slots::gather_streams() {
+  for (const auto& stream : streams_)
     if (auto end = device_.record({stream.get()}); end && stream != streams_[4])
       static_cast<void>(device_.wait(unpack(), *end));
-  }
+}
+
+// The streams end at the same time, so one of them waits for all.
+void Slots::finish() {
+  if (failure_) return;
+  gather_streams();
   devices::finish(device_, unpack());
 }
 

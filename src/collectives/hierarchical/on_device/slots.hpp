@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/hierarchical/on_device/estimate.hpp"
 
 namespace hvd::collectives::hierarchical {
 
@@ -41,6 +41,8 @@ class Slots {
   // Makes room for shares of this many bytes, on the host only if a link of the host carries them. The memory before is
   // given back when the device has unpacked all that was queued.
   Status reserve(std::size_t share_bytes, bool is_over_host);
+  // Lets the stream that unpacks wait for the others.
+  void gather_streams();
   // Waits until the device has done all that was queued.
   void finish();
   const std::optional<Error>& failure() const { return failure_; }
@@ -48,6 +50,9 @@ class Slots {
   Packed& packed(std::int64_t chunk) { return packed_[static_cast<std::size_t>(chunk) % packed_count]; }
   Packed& unpacked(std::int64_t chunk) { return unpacked_[static_cast<std::size_t>(chunk) % packed_count]; }
   Way& way(std::int64_t chunk) { return ways_[static_cast<std::size_t>(chunk) % way_count]; }
+
+  // What was measured with the rail over links of the host, or of the device.
+  std::optional<StageCosts>& costs(bool is_over_host) { return is_over_host ? costs_[0] : costs_[1]; }
 
   // The streams of the stages. `rail` is the one to the host if the rail is a host link.
   Stream pack() const { return {streams_[0].get()}; }
@@ -65,6 +70,7 @@ class Slots {
   std::array<std::shared_ptr<void>, 5> streams_;
   std::array<Packed, packed_count> packed_, unpacked_;
   std::array<Way, way_count> ways_;
+  std::array<std::optional<StageCosts>, 2> costs_;
   std::optional<Error> failure_;
 };
 

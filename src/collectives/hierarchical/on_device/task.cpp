@@ -29,6 +29,7 @@
 #include "base/panic.hpp"
 #include "collectives/hierarchical/on_device/cut.hpp"
 #include "collectives/hierarchical/on_device/estimate.hpp"
+#include "collectives/hierarchical/on_device/measured_task.hpp"
 #include "collectives/hierarchical/on_device/slots.hpp"
 #include "collectives/hierarchical/pipeline.hpp"
 #include "collectives/schedule/adasum_task.hpp"
@@ -126,7 +127,9 @@ class OnDevice final : public Task {
   enum class OnLink : std::uint8_t { scatter, rail, gather };
 
   std::int64_t share_of_batch(std::int64_t elements) const {
-    return share_ > 0 ? share_ : best_share(collective_, team_, elements);
+    if (share_ > 0) return share_;
+    const auto& measured = slots_->costs(is_over_host_);
+    return best_share(collective_, team_, elements, measured ? &*measured : nullptr);
   }
   std::int64_t chunks() const { return cut_.chunks(); }
   static std::size_t index_of(std::int64_t chunk) { return static_cast<std::size_t>(chunk) % Slots::way_count; }
@@ -413,7 +416,9 @@ class OnDevice final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> plan_on_device(const Collective& collective, Team& team, std::int64_t share) {
-  return std::make_unique<OnDevice>(collective, team, share);
+  auto task = std::make_unique<OnDevice>(collective, team, share);
+  if (share > 0 || !team.clock) return task;
+  return std::make_unique<MeasuredTask>(std::move(task), collective, team);
 }
 
 }  // namespace hvd::collectives::hierarchical
