@@ -75,11 +75,15 @@ Machine from_reading(hwloc::Reading reading) {
         bool gpu = parts::is_gpu(object.pci_class, object.vendor);
         if (!gpu && !parts::is_network(object.pci_class)) break;
         machine.devices.push_back({gpu ? PciDevice::Kind::gpu : PciDevice::Kind::network, std::move(object.bus_id),
-                                   object.vendor, object.device, usable, -1, std::move(object.names)});
+                                   object.vendor, object.device, usable, -1, std::move(object.names),
+                                   std::move(object.bridges)});
         break;
       }
     }
   }
+  machine.knows_nvlinks = reading.knows_nvlinks;
+  for (hwloc::NvLink& link : reading.nvlinks)
+    machine.nvlinks.push_back({std::move(link.from), std::move(link.to), link.megabytes_per_s});
   if (machine.cores.empty()) machine.cores = std::move(processors);  // some virtual machines do not report their cores
   parts::connect(machine);
   return machine;
@@ -117,18 +121,18 @@ const PciDevice* Machine::device(std::string_view bus_id) const {
 }
 
 Result<Machine> read_machine_from_xml(const std::string& path, const Environment& environment) {
-  auto machine = read_with_hwloc({path, {}}, environment);
+  auto machine = read_with_hwloc({path, {}, false}, environment);
   if (machine) machine->source = path;
   return machine;
 }
 
-Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices) {
+Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices, bool asks_drivers) {
   if (std::string path = environment.get("HWLOC_XMLFILE").value_or(""); !path.empty()) {
     auto machine = read_machine_from_xml(path, environment);
     if (!machine) machine.error().message = "HWLOC_XMLFILE: " + machine.error().message + ". Correct or unset it";
     return machine;
   }
-  auto machine = read_with_hwloc({}, environment);
+  auto machine = read_with_hwloc({{}, {}, asks_drivers}, environment);
   if (machine) return machine;
   auto allowed = posix::affinity();
   if (!allowed) return std::move(allowed.error());

@@ -45,9 +45,16 @@ struct PciDevice {
   std::string bus_id;  // PCI address in lower case, "0004:04:00.0"
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
-  CpuMask near;                    // all processors of the machine if nothing more precise is known
-  int numa_node = -1;              // the first NUMA node that is near to the device
-  std::vector<std::string> names;  // names that the system uses, "mlx5_0", "hsn0"
+  CpuMask near;                           // all processors of the machine if nothing more precise is known
+  int numa_node = -1;                     // the first NUMA node that is near to the device
+  std::vector<std::string> names;         // names that the system uses, "mlx5_0", "hsn0"
+  std::vector<std::string> bridges = {};  // PCI addresses of the bridges above it, the nearest first
+};
+
+// NVLink between two GPUs.
+struct NvLink {
+  std::string from, to;  // their PCI addresses
+  std::int64_t megabytes_per_s = 0;
 };
 
 struct Machine {
@@ -59,6 +66,8 @@ struct Machine {
   std::vector<Cache> caches;  // data caches, from level 2 on
   std::vector<Core> cores;    // the cores, ordered by package, NUMA node and cache
   std::vector<PciDevice> devices;
+  std::vector<NvLink> nvlinks;
+  bool knows_nvlinks = false;  // else it is not known whether there are any
 
   // Finds a device by its PCI bus id as CUDA, NVML or lspci write it ("0000:17:00.0", "00000000:17:00.0", "17:00.0";
   // upper or lower case). Returns null if there is none.
@@ -67,7 +76,9 @@ struct Machine {
 
 // Reads this machine. Uses hwloc if its plugin can be opened, otherwise /sys; `notices` then gets one line with the
 // reason. The variable HWLOC_XMLFILE names another source. It is an error if that source cannot be read.
-Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices);
+// With `asks_drivers`, hwloc also asks NVIDIA's management library about NVLink, if it can, which takes some time.
+Result<Machine> read_machine(const Environment& environment, std::vector<std::string>& notices,
+                             bool asks_drivers = false);
 // Reads a file that lstopo --of xml wrote. Needs hwloc.
 Result<Machine> read_machine_from_xml(const std::string& path, const Environment& environment);
 // Reads the machine without hwloc: the processors of `allowed`, as the files below the folder (normally "/sys")

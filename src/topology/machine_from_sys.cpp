@@ -1,6 +1,7 @@
 // Reads a machine from the kernel's /sys, on systems without hwloc. Facts that cannot be read are left out. In the
 // worst case every processor becomes a core of one package.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -79,6 +80,19 @@ void add_numa_nodes(Machine& machine, const std::string& folder) {
   }
 }
 
+// The device's real folder is below those of its bridges.
+std::vector<std::string> bridges_above(const std::string& device_folder) {
+  std::error_code failed;
+  const auto real = std::filesystem::canonical(device_folder, failed);
+  std::vector<std::string> bridges;
+  for (auto above = real.parent_path(); !failed && above.has_relative_path(); above = above.parent_path()) {
+    const std::string name = above.filename();
+    if (name.find('.') == std::string::npos || name.find(':') == std::string::npos) break;
+    bridges.push_back(name);
+  }
+  return bridges;
+}
+
 void add_devices(Machine& machine, const std::string& folder) {
   std::string all = folder + "/bus/pci/devices";
   for (const std::string& bus_id : posix::names_in(all)) {
@@ -95,6 +109,7 @@ void add_devices(Machine& machine, const std::string& folder) {
     device.near = list_in(device_folder + "/local_cpulist");
     for (const char* kind : {"net", "infiniband"})
       for (const std::string& name : posix::names_in(device_folder + "/" + kind)) device.names.push_back(name);
+    device.bridges = bridges_above(device_folder);
     machine.devices.push_back(std::move(device));
   }
 }

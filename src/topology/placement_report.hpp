@@ -12,9 +12,8 @@ namespace hvd::topology {
 // hsn1".
 std::string describe_placement(const Machine& machine, const RankPlacement& place);
 
-// Returns what is known without the driver of the links between the ranks' GPUs, such as "links by PCIe: GPUs 0, 1 near
-// NUMA node 0; GPUs 2, 3 near NUMA node 1; NVLink is unknown here, …". "" for fewer than two GPUs. The ranks have one
-// list of GPUs.
+// Returns what is known of the links between the ranks' GPUs, such as "links: NVLink, 50 GB/s, among GPUs 0, 1 and 2,
+// 3; PCIe across NUMA nodes between all others". "" for fewer than two GPUs. The ranks have one list of GPUs.
 std::string describe_gpu_links(const Machine& machine, std::span<const RankPlacement> ranks);
 
 }  // namespace hvd::topology

@@ -345,7 +345,7 @@ class WrongCommandLines(LauncherTest):
             self.assertRegex(text, r"\nGPUs        rank 0: GPU 0 \(0000:00:00.0\), cpus .*\n"
                                    r" +rank 1: GPU 1 \(0000:01:00.0\), cpus ")
             self.assertIn("3 ranks of this node share 2 GPUs", text)
-            self.assertIn("links by PCIe: GPUs 0, 1 at an unknown place; NVLink is unknown here", text)
+            self.assertIn("links: at unknown places among GPUs 0, 1; NVLink is not known here", text)
             self.assertNotIn("GPUs", run("--explain", "-np", "2", "true", HOROVOD_GPU_ROOT="/nonexistent").stdout)
 
     def test_may_ask_what_carries_tensors_between_nodes(self):

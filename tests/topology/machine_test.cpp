@@ -208,6 +208,20 @@ TEST_F(MadeUpSys, gives_packages_nodes_caches_and_devices) {
   EXPECT_EQ(part.cores[1].package, 0);
 }
 
+TEST_F(MadeUpSys, tells_which_bridges_are_above_a_device) {
+  const std::string port = "devices/pci0000:16/0000:16:01.0";
+  for (const char* gpu : {"0000:18:00.0", "0000:19:00.0"}) {
+    const std::string real = port + "/0000:17:00.0/" + gpu;
+    write(real + "/class", "0x030200");
+    fs::create_directories(folder_ + "/bus/pci/devices");
+    fs::create_directory_symlink(folder_ + "/" + real, folder_ + "/bus/pci/devices/" + gpu);
+  }
+  Machine machine = read_machine_from_sys(folder_, CpuMask::range(0, 1));
+  ASSERT_EQ(machine.devices.size(), 2u);
+  for (const PciDevice& device : machine.devices)
+    EXPECT_EQ(device.bridges, (std::vector<std::string>{"0000:17:00.0", "0000:16:01.0"}));
+}
+
 TEST_F(MadeUpSys, may_be_empty) {
   Machine machine = read_machine_from_sys(folder_, CpuMask::range(3, 5));
   ASSERT_EQ(machine.cores.size(), 3u);

@@ -275,16 +275,56 @@ TEST(Placement, refuses_a_gpu_for_two_ranks_where_there_are_enough) {
   EXPECT_EQ(ordinals(request), (std::vector<int>{0, 0, 0}));
 }
 
-TEST(Placement, tells_of_links_between_gpus_what_is_known_without_the_driver) {
-  auto links = [](const PlacementRequest& request) {
-    auto placement = place_ranks(made_up(), request);
+TEST(Placement, draws_the_links_between_gpus_as_far_as_they_are_known) {
+  const auto links = [](const Machine& machine, const PlacementRequest& request) {
+    auto placement = place_ranks(machine, request);
     EXPECT_TRUE(placement);
-    return placement ? describe_gpu_links(made_up(), placement->ranks) : "";
+    return placement ? describe_gpu_links(machine, placement->ranks) : "";
   };
-  EXPECT_EQ(links(seeing_all(repeated("0-15", 4), four)),
-            "links by PCIe: GPUs 0, 1 near NUMA node 0; GPUs 2, 3 near NUMA node 1; NVLink is unknown here, since only "
-            "the driver knows it (nvidia-smi topo -m)");
-  EXPECT_EQ(links(seeing_all(repeated("0-15", 2), {four[0]})), "") << "there is one GPU";
+  const PlacementRequest all = seeing_all(repeated("0-15", 4), four);
+  const std::string unknown =
+      "; NVLink is not known here: hwloc tells it where its NVML plugin is installed, and nvidia-smi topo -m does";
+  Machine machine = made_up();
+  EXPECT_EQ(
+      links(machine, all),
+      "links: PCIe in one NUMA node among GPUs 0, 1 and 2, 3; PCIe across NUMA nodes between all others" + unknown);
+  EXPECT_EQ(links(machine, seeing_all(repeated("0-15", 2), {four[0]})), "") << "there is one GPU";
+  EXPECT_EQ(links(machine, seeing_all(repeated("0-15", 2), {"0000:f1:00.0", "0000:f2:00.0"})),
+            "links: at unknown places among GPUs 0, 1" + unknown);
+
+  for (PciDevice& device : machine.devices) device.bridges = {device.bus_id + " port", "0000:aa:00.0"};
+  for (const std::string& gpu : {four[2], four[3]})
+    std::ranges::find(machine.devices, gpu, &PciDevice::bus_id)->bridges = {gpu + " port"};
+  EXPECT_EQ(links(machine, all),
+            "links: one PCIe switch among GPUs 0, 1; PCIe in one NUMA node among GPUs 2, 3; PCIe across NUMA nodes "
+            "between all others" +
+                unknown);
+
+  machine.knows_nvlinks = true;
+  machine.nvlinks = {{four[0], four[2], 25781}, {four[3], four[2], 25781}, {four[1], four[3], 50000}};
+  EXPECT_EQ(links(machine, all),
+            "links: NVLink, 50 GB/s, among GPUs 1, 3; NVLink, 26 GB/s, between GPUs 0-2, 2-3; one PCIe switch among "
+            "GPUs 0, 1; PCIe across NUMA nodes between all others");
+}
+
+TEST(Placement, draws_nvlink_as_hwloc_has_read_it) {
+  for (const auto& [name, expected] :
+       {std::pair("summit",
+                  "links: NVLink, 50 GB/s, among GPUs 0, 1, 2 and 3, 4, 5; PCIe across NUMA nodes between "
+                  "all others"),
+        {"lassen", "links: NVLink, 75 GB/s, among GPUs 0, 1 and 2, 3; PCIe across NUMA nodes between all others"},
+        {"dgx_h100", "links: NVLink, 450 GB/s, among GPUs 0, 1, 2, 3, 4, 5, 6, 7"}}) {
+    auto machine = fixture_machine(name);
+    if (!machine) GTEST_SKIP() << "no hwloc in this build";
+    std::vector<RankPlacement> ranks;
+    for (const PciDevice& device : machine->devices) {
+      if (device.kind != PciDevice::Kind::gpu) continue;
+      const int number = static_cast<int>(ranks.size());
+      ranks.emplace_back().gpu = number;
+      ranks.back().identity.bus_id = device.bus_id;
+    }
+    EXPECT_EQ(describe_gpu_links(*machine, ranks), expected) << name;
+  }
 }
 
 TEST(Placement, takes_the_parts_of_a_gpu_for_gpus) {

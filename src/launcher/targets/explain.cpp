@@ -191,7 +191,7 @@ std::string gpus_here(const JobOptions& plan, const Environment& environment) {
   }
   if (ranks.empty()) return "";
   std::vector<std::string> notices;
-  auto machine = topology::read_machine(environment, notices);
+  auto machine = topology::read_machine(environment, notices, true);
   if (!machine) return row("GPUs", machine.error().message);
   auto placement = topology::place_ranks(*machine, request);
   if (!placement) return row("GPUs", placement.error().message);

@@ -2,10 +2,12 @@
 
 #include <hwloc.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 namespace hvd::hwloc {
 namespace {
@@ -24,15 +26,16 @@ posix::CpuMask mask_of(hwloc_const_bitmap_t set) {
 }
 
 // What is to be left out must be set before loading. By default hwloc leaves out all I/O, even from XML.
-Status configure(hwloc_topology_t topology) {
+Status configure(hwloc_topology_t topology, bool asks_drivers) {
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   for (hwloc_obj_type_t unused :
        {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L1ICACHE, HWLOC_OBJ_L2ICACHE, HWLOC_OBJ_L3ICACHE, HWLOC_OBJ_MISC})
     hwloc_topology_set_type_filter(topology, unused, HWLOC_TYPE_FILTER_KEEP_NONE);
   // These components would start CUDA, OpenCL and similar libraries, or ask an X server. That is slow, and harmful on a
-  // GPU in exclusive mode.
-  for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"})
+  // GPU in exclusive mode. NVIDIA's management library only takes time.
+  for (const char* component : {"cuda", "opencl", "rsmi", "levelzero", "gl"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  if (!asks_drivers) hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "nvml");
   // Without this flag some of hwloc's methods rebind the calling thread for a moment.
   if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING) != 0)
     return system_error("hwloc_topology_set_flags", errno);
@@ -57,22 +60,83 @@ Status choose_source(hwloc_topology_t topology, const Source& source) {
   return {};
 }
 
+std::string address_of(const hwloc_obj_attr_u::hwloc_pcidev_attr_s& pci) {
+  char bus_id[32];
+  std::snprintf(bus_id, sizeof bus_id, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci.domain),
+                static_cast<unsigned>(pci.bus), static_cast<unsigned>(pci.dev), static_cast<unsigned>(pci.func));
+  return bus_id;
+}
+
 Object pci_device(hwloc_topology_t topology, hwloc_obj_t found) {
   Object object;
   object.kind = Kind::pci_device;
   const auto& pci = found->attr->pcidev;
-  char bus_id[32];
-  std::snprintf(bus_id, sizeof bus_id, "%04x:%02x:%02x.%x", static_cast<unsigned>(pci.domain),
-                static_cast<unsigned>(pci.bus), static_cast<unsigned>(pci.dev), static_cast<unsigned>(pci.func));
-  object.bus_id = bus_id;
+  object.bus_id = address_of(pci);
   object.pci_class = pci.class_id;
   object.vendor = pci.vendor_id;
   object.device = pci.device_id;
   if (hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, found)) object.cpus = mask_of(near->cpuset);
   for (hwloc_obj_t child = found->io_first_child; child != nullptr; child = child->next_sibling)
     if (child->type == HWLOC_OBJ_OS_DEVICE && child->name != nullptr) object.names.emplace_back(child->name);
+  for (hwloc_obj_t above = found->parent; above != nullptr && above->type == HWLOC_OBJ_BRIDGE; above = above->parent)
+    if (above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI)
+      object.bridges.push_back(address_of(above->attr->bridge.upstream.pci));
   return object;
 }
+
+// hwloc's matrix has the sum of the links between two devices in MB/s, once for each direction. GPUs that are joined by
+// NVSwitches have links only to those.
+class NvLinks {
+ public:
+  explicit NvLinks(hwloc_topology_t topology) : topology_(topology) {
+    unsigned count = 1;
+    if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &matrix_, 0) != 0 || count == 0)
+      matrix_ = nullptr;
+  }
+  ~NvLinks() {
+    if (matrix_ != nullptr) hwloc_distances_release(topology_, matrix_);
+  }
+  NvLinks(const NvLinks&) = delete;
+  NvLinks& operator=(const NvLinks&) = delete;
+
+  void add_to(Reading& reading) const {
+    reading.knows_nvlinks = matrix_ != nullptr;
+    if (matrix_ == nullptr) return;
+    for (unsigned from = 0; from < matrix_->nbobjs; ++from)
+      for (unsigned to = from + 1; to < matrix_->nbobjs; ++to) {
+        const std::string one = address(from), other = address(to);
+        if (one.empty() || other.empty() || one == other) continue;
+        const std::uint64_t direct = at(from, to), switched = std::min(to_switches(from), to_switches(to));
+        if (direct + switched > 0)
+          reading.nvlinks.push_back({one, other, static_cast<std::int64_t>(direct + switched)});
+      }
+  }
+
+ private:
+  std::uint64_t at(unsigned from, unsigned to) const {
+    return matrix_->values[static_cast<std::size_t>(from) * matrix_->nbobjs + to];
+  }
+  bool is_switch(unsigned index) const {
+    const hwloc_obj_t object = matrix_->objs[index];
+    return object != nullptr && object->subtype != nullptr && std::string_view(object->subtype) == "NVSwitch";
+  }
+  std::uint64_t to_switches(unsigned from) const {
+    std::uint64_t sum = 0;
+    for (unsigned to = 0; to < matrix_->nbobjs; ++to)
+      if (is_switch(to)) sum += at(from, to);
+    return sum;
+  }
+  // That of a GPU; "" for everything else.
+  std::string address(unsigned index) const {
+    if (is_switch(index)) return "";
+    hwloc_obj_t object = matrix_->objs[index];
+    while (object != nullptr && object->type == HWLOC_OBJ_OS_DEVICE) object = object->parent;
+    return object != nullptr && object->type == HWLOC_OBJ_PCI_DEVICE ? address_of(object->attr->pcidev) : "";
+  }
+
+  hwloc_topology_t topology_;
+  hwloc_distances_s* matrix_ = nullptr;
+};
 
 void add_all(hwloc_topology_t topology, hwloc_obj_type_t type, Kind kind, std::vector<Object>& objects) {
   for (hwloc_obj_t found = nullptr; (found = hwloc_get_next_obj_by_type(topology, type, found)) != nullptr;) {
@@ -99,7 +163,7 @@ Result<Reading> read(const Source& source) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return system_error("hwloc_topology_init", errno);
   Topology topology(raw);
-  HVD_RETURN_IF_ERROR(configure(raw));
+  HVD_RETURN_IF_ERROR(configure(raw, source.asks_drivers));
   HVD_RETURN_IF_ERROR(choose_source(raw, source));
   if (hwloc_topology_load(raw) != 0) {
     if (!source.xml_path.empty() || !source.xml_text.empty()) return unreadable(source);
@@ -113,6 +177,7 @@ Result<Reading> read(const Source& source) {
         std::pair(HWLOC_OBJ_L4CACHE, Kind::cache), std::pair(HWLOC_OBJ_CORE, Kind::core),
         std::pair(HWLOC_OBJ_PU, Kind::processor), std::pair(HWLOC_OBJ_PCI_DEVICE, Kind::pci_device)})
     add_all(raw, type, kind, reading.objects);
+  NvLinks(raw).add_to(reading);
   reading.cpus = mask_of(hwloc_topology_get_allowed_cpuset(raw));
   reading.is_this_machine = hwloc_topology_is_thissystem(raw) != 0;
   unsigned version = hwloc_get_api_version();

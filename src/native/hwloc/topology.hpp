@@ -25,16 +25,26 @@ struct Object {
   std::uint16_t device = 0;
   std::vector<std::string> names;  // of a PCI device: the names that the system and its drivers use ("mlx5_0", "hsn0",
                                    // "cuda0")
+  std::vector<std::string> bridges;  // of a PCI device: the addresses of the PCI bridges above it, the nearest first
+};
+
+// NVLink between two PCI devices, also over NVSwitches.
+struct NvLink {
+  std::string from, to;  // addresses
+  std::int64_t megabytes_per_s = 0;
 };
 
 struct Source {
   std::string xml_path;  // a file of hwloc's XML; if this and the text are empty, the source is this machine
   std::string xml_text;
+  bool asks_drivers = false;  // asks NVIDIA's management library about the links between GPUs, which takes some time
 };
 
 struct Reading {
   std::vector<Object> objects;  // each kind in hwloc's logical order
-  posix::CpuMask cpus;          // the processors that processes here may use
+  std::vector<NvLink> nvlinks;
+  bool knows_nvlinks = false;  // else it is not known which there are
+  posix::CpuMask cpus;         // the processors that processes here may use
   bool is_this_machine = false;
   std::string version;  // version of hwloc: "hwloc 2.9.0"
 };
