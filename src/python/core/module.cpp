@@ -286,7 +286,7 @@ PyMethodDef functions[] = {
     {"prepare", prepare, METH_VARARGS,
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group, "
      "ordinal=-1) -> Operation\n"
-     "ordinal: the number of the GPU that has the tensors; -1: the host has them."},
+     "ordinal: the number of the GPU that has the tensors, or by which a rank that joins takes part; -1: the host."},
     {"nccl_built", nccl_built, METH_NOARGS, "Is there a plugin for NCCL?"},
     {"cuda_built", cuda_built, METH_NOARGS, "Is there a plugin for NVIDIA's GPUs?"},
     {"has_device", has_device, METH_O,

@@ -161,7 +161,7 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   operation->op = op;
   operation->generation = Session::get().generation();
   operation->is_transient = description.transient != 0;
-  operation->ordinal = ordinal;
+  operation->ordinal = description.verb == HVD_JOIN ? -1 : ordinal;  // a rank that joins gives no tensor and no stream
   operation->is_held = true;
   return reinterpret_cast<PyObject*>(operation);
 }

@@ -287,9 +287,12 @@ def barrier(process_set=0):
     finish(submit(found, 0, 0, 0, None, None))
 
 
-def join():
+def join(ordinal=-1):
     """Returns when every rank has called it; the result is the last rank to call. Until then this rank contributes
-    zeros."""
+    zeros.
+
+    ordinal: the GPU by which it takes part if no tensor has decided that yet; -1: the one that it is meant to use.
+    """
     global _first_unnamed, times_joined
     for each in list(writing):
         if each.is_collective:  # in its operations this rank must not count as one that has joined
@@ -297,7 +300,7 @@ def join():
     for each in list(to_prepare_to_join.values()):
         each.prepare_to_join()
     last = array.array("i", [-1])
-    found = operation("join", "join.noname", _core.JOIN, _core.INT32, ())
+    found = operation(("join", ordinal), "join.noname", _core.JOIN, _core.INT32, (), ordinal=ordinal)
     finish(submit(found, 0, last.buffer_info()[0], 0, None, last))
     # The ranks have started different numbers of unnamed operations. From here on all count from the same new number.
     _first_unnamed += 1 << 32

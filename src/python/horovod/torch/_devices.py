@@ -40,6 +40,20 @@ class _OwnDevice:
                               f"cuda:{ordinal}; a rank has one GPU")
         return ordinal
 
+    def ordinal_to_join_with(self, device):
+        """-1: no device was named, an earlier tensor has decided, or the job has no GPUs."""
+        if not isinstance(device, int):
+            device = torch.device(device)
+            device = -1 if device.type != "cuda" else torch.cuda.current_device() if device.index is None \
+                else device.index
+        if device < 0 or self._ordinal is not None or not (_core.is_initialized() and _ops.has_device(0)):
+            return -1
+        return device
+
+    def take(self, ordinal):
+        if ordinal >= 0:
+            self._ordinal = ordinal
+
     def _tell_on_rank_0(self, reason):
         """For what holds for all ranks."""
         return self._tell(reason) if _core.world()[0] == 0 else -1
@@ -65,3 +79,11 @@ def ordinal_for_all(tensors, set_id):
     """The same for tensors that become ready together."""
     found = {ordinal_for(tensor, set_id) for tensor in tensors}
     return found.pop() if len(found) == 1 else -1
+
+
+def join(device):
+    """What hvd.join does. `device` is a number, a text or a torch.device."""
+    ordinal = _own.ordinal_to_join_with(device)
+    last = _ops.join(ordinal)
+    _own.take(ordinal)
+    return last

@@ -6,6 +6,7 @@ from horovod.common.exceptions import HorovodInternalError  # noqa: F401  other 
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
                                          remove_process_set)
 from horovod.common.util import check_installed_version, gpu_available, num_rank_is_power_2  # noqa: F401
+from horovod.torch import _devices
 from horovod.torch import mpi_lib_v2 as mpi_lib  # noqa: F401
 from horovod.torch._allgather import (HorovodAllgather, HorovodGroupedAllgather, allgather,  # noqa: F401
                                       allgather_async, grouped_allgather, grouped_allgather_async,
@@ -40,9 +41,10 @@ def join(device=-1):
     """Tells all ranks that this rank has no more data. Returns when all ranks have joined: the rank that joined last.
 
     Until then this rank contributes zeros to every allreduce. Other collectives fail on the ranks that start them.
-    device: the GPU that holds the zeros; host tensors do not need it.
+    device: the GPU on which it takes part in those of tensors on GPUs, if it has had no tensor on one yet; by default
+    hvd.local_device().
     """
-    return _ops.join()
+    return _devices.join(device)
 
 
 class _Handles(Mapping):
