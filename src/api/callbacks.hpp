@@ -30,6 +30,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_mpi_built", InCallback::allowed},
     {"hvd_mpi_thread_level", InCallback::allowed},
     {"hvd_local_device", InCallback::allowed},
+    {"hvd_get_device_facts", InCallback::allowed},
     {"hvd_device_built", InCallback::allowed},
     {"hvd_nccl_built", InCallback::allowed},
     {"hvd_has_device", InCallback::allowed},

@@ -139,6 +139,15 @@ typedef struct hvd_world {
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
 /* True if a plugin for an MPI library was installed. */
 HVD_API int hvd_mpi_built(void);
+typedef struct hvd_device_facts {
+  size_t struct_size;   /* the caller sets it to sizeof(hvd_device_facts) */
+  const char* name;     /* "host", "cuda" or "rocm" */
+  int dlpack_type;      /* the DLDeviceType of DLPack: 1, 2 or 10 */
+  void* default_stream; /* the handle of the default stream, which frameworks know by null, while null means no stream
+                         * here. Null: there is no such handle */
+} hvd_device_facts;
+/* What bindings to frameworks need to know of a kind of memory. Fails with HVD_INVALID_ARGUMENT for other numbers. */
+HVD_API hvd_status hvd_get_device_facts(hvd_device device, hvd_device_facts* facts);
 /* True if the plugin for memory of this kind was installed. Nothing is loaded. */
 HVD_API int hvd_device_built(hvd_device device);
 /* True if the plugin for NCCL was installed, by which tensors go from GPU to GPU. Nothing is loaded. */
@@ -146,8 +155,8 @@ HVD_API int hvd_nccl_built(void);
 /* Returns the thread level of the MPI that connects the ranks (MPI_THREAD_SINGLE is 0, MPI_THREAD_MULTIPLE is 3).
  * Returns -1 if the ranks have no common MPI or do not use MPI. */
 HVD_API int hvd_mpi_thread_level(hvd_runtime* runtime);
-/* Returns the number of the GPU that this rank is meant to use, as CUDA counts the GPUs that this process sees. Returns
- * -1 if it sees none. */
+/* Returns the number of the GPU that this rank is meant to use, as programs count the GPUs that this process sees.
+ * Returns -1 if it sees none. */
 HVD_API int hvd_local_device(hvd_runtime* runtime);
 /* Returns 1 if operations of the process set (0: all ranks) take tensors in this memory, 0 if a rank cannot work on it:
  * then all ranks give tensors in host memory. The answer is the same on all ranks of the set. Returns -1 with

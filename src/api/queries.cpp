@@ -1,6 +1,7 @@
 // The C functions that return facts about the rank, the library, its settings and counters, and the last error.
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "api/answer.hpp"
@@ -21,6 +22,10 @@ using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
 
 namespace {
+
+bool is_device(hvd_device device) {
+  return device >= HVD_HOST && static_cast<int>(device) < hvd::device_kind_count;
+}
 
 void take_position(const hvd::runtime::Position& position, hvd_world& world) {
   world.rank = position.rank;
@@ -58,8 +63,22 @@ int hvd_mpi_built(void) {
   return 0;
 }
 
+hvd_status hvd_get_device_facts(hvd_device device, hvd_device_facts* facts) {
+  if (facts == nullptr) return missing_struct("hvd_device_facts");
+  if (facts->struct_size < sizeof(hvd_device_facts))
+    return wrong_struct("hvd_device_facts", sizeof(hvd_device_facts), facts->struct_size);
+  if (!is_device(device))
+    return fail(hvd::ErrorCode::invalid_argument, "there is no hvd_device " + std::to_string(device));
+  const auto kind = static_cast<hvd::DeviceKind>(device);
+  const hvd::GpuMake* make = hvd::gpu_make_of(kind);
+  facts->name = hvd::name_of(kind);
+  facts->dlpack_type = make == nullptr ? hvd::dlpack_host : make->dlpack_type;
+  facts->default_stream = make == nullptr ? nullptr : reinterpret_cast<void*>(make->default_stream);
+  return HVD_OK;
+}
+
 int hvd_device_built(hvd_device device) {
-  if (device < HVD_HOST || device > HVD_ROCM) return 0;
+  if (!is_device(device)) return 0;
   if (device == HVD_HOST) return 1;
   const hvd::GpuMake* make = hvd::gpu_make_of(static_cast<hvd::DeviceKind>(device));
   return make != nullptr && !hvd::posix::plugin_path(make->plugin, hvd::posix::environment_with_files()).empty();
@@ -70,7 +89,7 @@ int hvd_nccl_built(void) {
 }
 
 int hvd_has_device(hvd_runtime* runtime, hvd_device device, int process_set) {
-  if (!usable(runtime) || device < HVD_HOST || device > HVD_ROCM) {
+  if (!usable(runtime) || !is_device(device)) {
     (void)hvd::api::fail(hvd::ErrorCode::invalid_argument, "hvd_has_device needs a runtime and an hvd_device");
     return -1;
   }

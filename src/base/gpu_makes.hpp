@@ -22,6 +22,8 @@ struct GpuMake {
   std::uintptr_t default_stream;
 };
 
+inline constexpr int dlpack_host = 1;  // kDLCPU
+
 // In the order of DeviceKind.
 std::span<const GpuMake> gpu_makes();
 // Null for the host.

@@ -118,6 +118,11 @@ std::map<std::string, Call> calls() {
       {"hvd_mpi_built", with([](Stage&) { return hvd_mpi_built(); })},
       {"hvd_mpi_thread_level", with([](Stage& it) { return hvd_mpi_thread_level(it.runtime); })},
       {"hvd_local_device", with([](Stage& it) { return hvd_local_device(it.runtime); })},
+      {"hvd_get_device_facts", with([](Stage&) {
+         hvd_device_facts facts{};
+         facts.struct_size = sizeof facts;
+         return hvd_get_device_facts(HVD_CUDA, &facts);
+       })},
       {"hvd_device_built", with([](Stage&) { return hvd_device_built(HVD_CUDA); })},
       {"hvd_nccl_built", with([](Stage&) { return hvd_nccl_built(); })},
       {"hvd_has_device", with([](Stage& it) { return hvd_has_device(it.runtime, HVD_CUDA, 0); })},

@@ -200,6 +200,28 @@ TEST(Api, names_the_struct_whose_size_was_forgotten) {
   EXPECT_STREQ(hvd_last_error(), "expected a hvd_world; got null");
 }
 
+TEST(Api, tells_bindings_what_they_need_to_know_of_a_kind_of_device) {
+  hvd_device_facts facts{};
+  facts.struct_size = sizeof facts;
+  ASSERT_EQ(hvd_get_device_facts(HVD_HOST, &facts), HVD_OK);
+  EXPECT_STREQ(facts.name, "host");
+  EXPECT_EQ(facts.dlpack_type, 1);
+  EXPECT_EQ(facts.default_stream, nullptr);
+  ASSERT_EQ(hvd_get_device_facts(HVD_CUDA, &facts), HVD_OK);
+  EXPECT_STREQ(facts.name, "cuda");
+  EXPECT_EQ(facts.dlpack_type, 2);
+  EXPECT_EQ(facts.default_stream, reinterpret_cast<void*>(1));
+  ASSERT_EQ(hvd_get_device_facts(HVD_ROCM, &facts), HVD_OK);
+  EXPECT_STREQ(facts.name, "rocm");
+  EXPECT_EQ(facts.dlpack_type, 10);
+
+  for (int number : {-1, HVD_ROCM + 1, HVD_CUDA + 256})
+    EXPECT_EQ(hvd_get_device_facts(static_cast<hvd_device>(number), &facts), HVD_INVALID_ARGUMENT) << number;
+  facts.struct_size = 0;
+  EXPECT_EQ(hvd_get_device_facts(HVD_CUDA, &facts), HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(hvd_get_device_facts(HVD_CUDA, nullptr), HVD_INVALID_ARGUMENT);
+}
+
 struct Heard {
   hvd_runtime* runtime = nullptr;
   int calls = 0;

@@ -21,7 +21,7 @@ TEST(GpuMakes, are_the_kinds_of_memory_beside_that_of_the_host) {
 
 TEST(GpuMakes, have_nothing_in_common) {
   std::set<std::string> words;
-  std::set<int> types{1};  // DLPack's kDLCPU
+  std::set<int> types{dlpack_host};
   std::size_t count = 0;
   for (const GpuMake& make : gpu_makes()) {
     EXPECT_TRUE(types.insert(make.dlpack_type).second) << make.title;

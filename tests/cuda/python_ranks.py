@@ -116,18 +116,19 @@ def the_host_does_not_wait_for_the_device(framework, rank, size):
 
 
 def main():
-    assert _core.cuda_built()
+    assert _core.device_built("cuda") and not _core.device_built("rocm") and not _core.device_built("x")
     call("cuInit", 0)
     _core.init()
     rank, size = _core.world()[:2]
     framework = Framework(rank % made("cuDeviceGetCount", ctypes.c_int))
-    assert _core.has_device(0)
+    assert not _core.has_device(0)  # no framework has any
     try:
         _core.submit(framework.operation(_core.ALLREDUCE, "early"), 1, 1, 0, None, None)
         raise AssertionError("a start found a stream though no framework has told of one")
     except HorovodInternalError as error:
         assert "set_stream_source" in str(error)
-    _core.set_stream_source(framework.stream_of)
+    _core.set_stream_source(framework.stream_of, "cuda")
+    assert _core.has_device(0)
     checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
     if "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
         checks.append(the_host_does_not_wait_for_the_device)

@@ -4,8 +4,6 @@
 
 namespace hvd::python {
 
-constexpr std::int32_t dlpack_host = 1, dlpack_cuda = 2;  // the values kDLCPU and kDLCUDA of DLPack
-
 struct DlpackType {
   std::uint8_t code, bits;
   std::uint16_t lanes;

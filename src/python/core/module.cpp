@@ -10,6 +10,7 @@
 
 #include "python/core/again.hpp"
 #include "python/core/checkpoints.hpp"
+#include "python/core/device_kinds.hpp"
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
 #include "python/core/operation.hpp"
@@ -103,8 +104,12 @@ PyObject* local_device(PyObject*, PyObject*) {
   return place->local_device < 0 ? none() : PyLong_FromLong(place->local_device);
 }
 
-PyObject* cuda_built(PyObject*, PyObject*) {
-  return PyBool_FromLong(hvd_device_built(HVD_CUDA));
+// device_built(name of a kind of device) -> bool
+PyObject* device_built(PyObject*, PyObject* arguments) {
+  const char* name = nullptr;
+  if (!PyArg_ParseTuple(arguments, "s:device_built", &name)) return nullptr;
+  const auto device = device_named(name);
+  return PyBool_FromLong(device && hvd_device_built(*device));
 }
 
 PyObject* nccl_built(PyObject*, PyObject*) {
@@ -117,7 +122,8 @@ PyObject* has_device(PyObject*, PyObject* argument) {
   if (PyErr_Occurred() != nullptr) return nullptr;
   hvd_runtime* runtime = runtime_or_raise(internal_error());
   if (runtime == nullptr) return nullptr;
-  const int has = hvd_has_device(runtime, HVD_CUDA, static_cast<int>(set));
+  if (device_of_framework() == HVD_HOST) Py_RETURN_FALSE;
+  const int has = hvd_has_device(runtime, device_of_framework(), static_cast<int>(set));
   return has < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(has);
 }
 
@@ -282,17 +288,19 @@ PyMethodDef functions[] = {
     {"mpi_thread_level", mpi_thread_level, METH_NOARGS,
      "The thread level of the MPI that connects the ranks (3: MPI_THREAD_MULTIPLE), -1 without one."},
     {"local_device", local_device, METH_NOARGS,
-     "The number of the GPU that this rank is meant to use, as CUDA counts them here; None if it sees none."},
+     "The number of the GPU that this rank is meant to use, as programs count them here; None if it sees none."},
     {"prepare", prepare, METH_VARARGS,
      "prepare(name, verb, dtype, shape, reduce_op, prescale, postscale, root, process_set, transient, group, "
      "ordinal=-1) -> Operation\n"
      "ordinal: the number of the GPU that has the tensors, or by which a rank that joins takes part; -1: the host."},
     {"nccl_built", nccl_built, METH_NOARGS, "Is there a plugin for NCCL?"},
-    {"cuda_built", cuda_built, METH_NOARGS, "Is there a plugin for NVIDIA's GPUs?"},
+    {"device_built", device_built, METH_VARARGS, "device_built(kind) -> bool: is there a plugin for it? cuda, rocm"},
     {"has_device", has_device, METH_O,
-     "has_device(process set's id) -> bool: operations of the set take tensors in the memory of NVIDIA's GPUs."},
-    {"set_stream_source", set_stream_source, METH_O,
-     "set_stream_source(function): function(ordinal) -> the number of the calling thread's current stream there."},
+     "has_device(process set's id) -> bool: operations of the set take tensors on the framework's devices."},
+    {"set_stream_source", set_stream_source, METH_VARARGS,
+     "set_stream_source(function, kind): the framework's devices are of this kind (cuda, rocm), and function(ordinal) "
+     "-> "
+     "the number of the calling thread's current stream there."},
     {"submit", fast(&submit), METH_FASTCALL,
      "submit(operation, input, output, rows, value, keep, result=None, splits=None) -> handle\n"
      "Starts an operation. synchronize(handle) returns value, or result(handle, value); `keep` lives until then."},

@@ -146,7 +146,8 @@ PyObject* prepare(PyObject*, PyObject* arguments) {
   description.dimensions = static_cast<int>(dimensions.size());
   description.shape = dimensions.data();
   if (ordinal >= 0) {
-    description.device = HVD_CUDA;
+    description.device = device_of_framework();
+    if (description.device == HVD_HOST) return raise_no_stream_source(), nullptr;
     description.device_ordinal = ordinal;
   }
   hvd_op* op = nullptr;

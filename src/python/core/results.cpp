@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/horovod.h"
+#include "python/core/device_kinds.hpp"
 #include "python/core/dlpack.hpp"
 #include "python/core/errors.hpp"
 #include "python/core/session.hpp"
@@ -70,7 +71,7 @@ PyObject* take_result(PyObject*, PyObject* arguments) {
   if (status == HVD_OK)
     status = hvd_result_take(runtime, handle, place, &tensor.data, &result->owner, &result->free_data, nullptr);
   if (status != HVD_OK) return raise_refused(status);
-  tensor.device_type = device == HVD_HOST ? dlpack_host : dlpack_cuda;
+  tensor.device_type = facts_of(device).value().dlpack_type;
   tensor.device_id = device == HVD_HOST ? 0 : ordinal;
   tensor.type = types[static_cast<std::size_t>(dtype)];
   tensor.shape = result->shape;

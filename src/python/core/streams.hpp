@@ -1,5 +1,6 @@
 #pragma once
 // The streams on which a program's framework queues its work on devices.
+#include "api/horovod.h"
 #include "python/core/python_api.hpp"
 
 namespace hvd::python {
@@ -10,9 +11,14 @@ struct ProgramQueue {
   void* stream = nullptr;
 };
 
-// set_stream_source(function): function(ordinal) returns the number by which the framework knows the calling thread's
-// current stream on that device.
-PyObject* set_stream_source(PyObject* module, PyObject* function);
+// set_stream_source(function, kind): the framework's devices are of this kind ("cuda"), and function(ordinal) returns
+// the number by which the framework knows the calling thread's current stream on one of them.
+PyObject* set_stream_source(PyObject* module, PyObject* arguments);
+
+// Returns the kind of the framework's devices; HVD_HOST before set_stream_source.
+hvd_device device_of_framework();
+// Sets a Python error that asks for set_stream_source.
+void raise_no_stream_source();
 
 // Returns the calling thread's current queue on the device. On failure `stream` is null and a Python error is set.
 ProgramQueue current_queue(int ordinal);

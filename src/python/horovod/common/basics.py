@@ -130,7 +130,7 @@ class HorovodBasics:
     def nccl_built(self):
         """The version of the NCCL that operations on GPUs would use, 22809 for 2.28.9; 0 if there is none, or it is
         switched off. No library is loaded for the answer."""
-        return nccl_version() if _core.nccl_built() and _core.cuda_built() else 0
+        return nccl_version() if _core.nccl_built() and self.cuda_built() else 0
 
     def ddl_built(self):
         return False
@@ -140,10 +140,11 @@ class HorovodBasics:
 
     def cuda_built(self):
         """True if the plugin for NVIDIA's GPUs is installed."""
-        return _core.cuda_built()
+        return _core.device_built("cuda")
 
     def rocm_built(self):
-        return False
+        """True if a plugin for AMD's GPUs is installed. There is none yet."""
+        return _core.device_built("rocm")
 
     def start_timeline(self, file_path, mark_cycles=False):
         """From now on rank 0 writes the events of all its operations to a file. All ranks call this.

@@ -7,8 +7,9 @@ import torch
 from horovod import _core, _ops
 
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_kind = "cuda" if torch.version.hip is None else "rocm"
 if _current_stream is not None:
-    _core.set_stream_source(_current_stream)
+    _core.set_stream_source(_current_stream, _kind)
 
 
 class _OwnDevice:
@@ -25,13 +26,11 @@ class _OwnDevice:
     def ordinal_for(self, tensor, set_id):
         if _current_stream is None or not tensor.is_cuda:
             return -1
-        if torch.version.hip is not None:
-            return self._tell_on_rank_0("this torch is for AMD's GPUs, for which Horovod has no plugin")
         if not _ops.has_device(set_id):
-            built = _core.cuda_built()
+            built = _core.device_built(_kind)
             return self._tell_on_rank_0(
                 "a rank of this job sees no GPU, or its Horovod lacks the plugin for GPUs" if built else
-                "this Horovod was installed without its plugin for GPUs")
+                f"this Horovod was installed without a plugin for the GPUs of this torch ({_kind})")
         ordinal = tensor.get_device()
         if self._ordinal is None:
             self._ordinal = ordinal
