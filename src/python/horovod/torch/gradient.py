@@ -1,21 +1,20 @@
-"""One parameter's gradient: counts backward passes, submits it, waits for the result."""
+"""One parameter's gradient: counts backward passes, has it reduced (gradient_reduction), and sees what the program does
+with it."""
 import weakref
 
 import torch
 
-from horovod import _core, _ops
-from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import shared_parameters
 from horovod.torch._tensors import gradient_dtype, version_of
 from horovod.torch.gradient_presence import DENSE
-from horovod.torch.gradients_in_flight import InFlight, in_flight_with, land, take_off
-from horovod.torch.mpi_ops import Sum, allreduce_async_, sparse_allreduce_async
+from horovod.torch.gradient_reduction import Reduction
+from horovod.torch.gradients_in_flight import InFlight, in_flight_with
+from horovod.torch.mpi_ops import Sum
 
-_start_again = _core.start_again
 _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: None)  # not before torch 2.1
 
 
-class Gradient(shared_parameters.OfSeveralOptimizers):
+class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
                  "handle", "gathering", "store", "is_done", "seen", "given", "used_version", "kept_back", "result",
                  "result_version", "sharers", "round_name", "__weakref__")
@@ -107,50 +106,14 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
                 "accumulate gradients locally.")
         self.seen = weakref.ref(tensor)
 
-    # ---- starting -----------------------------------------------------------------------------------------------
+    def _check_that_no_sum_is_counted_again(self, tensor):
+        if self.result() is tensor and version_of(tensor) == self.result_version + 1:
+            raise RuntimeError(
+                f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
+                f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "
+                "optimizer.zero_grad() before backward(), or use op=hvd.Average.")
 
-    def start(self, tensor):
-        """Starts the reduction of `tensor`: the parameter's gradient, or a tensor that replaces it."""
-        if tensor.requires_grad:
-            raise AssertionError(
-                f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced "
-                f"in "
-                "place. Compute what is differentiated again by torch.autograd.grad(..., create_graph=True), which "
-                "leaves p.grad alone, and call backward() for the whole loss.")
-        of_all, settings = self.of_all, self.settings
-        is_shared = len(self.sharers) > 1
-        if is_shared:
-            shared_parameters.check_reductions(self)
-            if self.hook is None:
-                return  # the check has found that this optimizer no longer exists
-        of_all.submitted += 1
-        self.kept_back = 0
-        if type(tensor) is InFlight or is_shared and self._is_reduced_by_another(tensor):
-            self.is_done = True
-            self.seen = None
-            self.given = weakref.ref(tensor)
-            if self.group is not None:
-                self.group.pass_over()
-            return
-        if self.group is not None and not self.group.is_started:  # what comes again after its group is reduced alone
-            self._note_kind(tensor)  # other ranks may have to know it before the group is complete
-            self.group.hold(self, tensor)
-            return
-        handle = None
-        if of_all.is_plain:
-            handle = _start_again(tensor, True, self.round_name or self.name, settings.op, settings.prescale,
-                                  settings.postscale, settings.process_set)
-        if handle is None:
-            handle, tensor = self._start_the_long_way(tensor)
-        self.handle = handle
-        self.tensor = tensor
-        self.version = version_of(tensor)
-        take_off(tensor, self)
-
-    @property
-    def is_submitted(self):
-        """True if it takes part in the reductions of this round, which may have ended already."""
-        return self.tensor is not None or self.is_done
+    # ---- the end of the round, if no backward pass has submitted it ---------------------------------------------
 
     def find(self):
         """Returns the gradient that the program has set, or that an earlier round left, or None."""
@@ -171,12 +134,6 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
             tensor.div_(self.settings.process_set.size())  # each rank has the sum: divide it
         self.start(tensor)
 
-    def _is_reduced_by_another(self, tensor):
-        """True if the tensor still has the result of another optimizer with this parameter, or what the program has
-        made of it."""
-        return any(other._is_result(tensor) or other.result is not None and other.result() is tensor
-                   and other.of_all.is_synchronized for other in self.sharers if other is not self)
-
     def start_with_nothing(self, kind):
         """Takes part in the reduction of a gradient that only other ranks have."""
         parameter = self.parameter
@@ -188,112 +145,7 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
         values = torch.empty((0, *parameter.shape[dims:]), dtype=gradient_dtype(parameter), device=parameter.device)
         self.start(torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False))
 
-    def _start_the_long_way(self, tensor):
-        """Starts a gradient that is sparse or compressed, that has to move into a view, or that is submitted for the
-        first time."""
-        self.of_all.take_names()
-        if is_gathered(tensor, self.settings):
-            return None, self.start_gathering(tensor)
-        tensor, reduced = self.prepare(tensor)
-        settings = self.settings
-        return allreduce_async_(reduced, None, self.round_name or self.name, settings.op, settings.prescale,
-                                settings.postscale, settings.process_set), tensor
-
-    def _note_kind(self, tensor):
-        """Ranks without the gradient take part with one of the same kind, and step by it."""
-        if tensor.layout == torch.sparse_coo:
-            self.of_all.kinds[self.place] = DENSE + tensor.sparse_dim()
-
-    def start_gathering(self, tensor):
-        """Communicates a sparse gradient as rows."""
-        self._note_kind(tensor)
-        name = self.round_name or self.name
-        wait = sparse_allreduce_async(tensor.detach(), name, self.settings.op, self.settings.process_set)
-        self.gathering = wait.handles
-        self.store = lambda gradient: gradient.copy_(wait().coalesce())
-        return tensor
-
-    def prepare(self, tensor):
-        """Returns the gradient and the dense tensor that is reduced for it. If these are two tensors, sets `store`,
-        which copies the result."""
-        views, compression = self.of_all.views, self.settings.compression
-        self._note_kind(tensor)
-        if views is not None:
-            views.take_in(self.parameter, tensor)
-        dense = tensor.detach()
-        dims = dense.sparse_dim() if dense.is_sparse else None
-        if dims is not None:
-            dense = dense.to_dense()
-        compressed, context = compression.compress(dense)
-        compressed = compressed.contiguous()
-        reduced = torch.view_as_real(compressed) if compressed.is_complex() else compressed
-        if dims is None and compressed.dtype == tensor.dtype and compressed.data_ptr() == tensor.data_ptr():
-            return tensor, reduced
-
-        def store(gradient):
-            result = compression.decompress(compressed, context)
-            gradient.copy_(result if dims is None else result.to_sparse(dims))
-
-        self.store = store
-        return tensor, reduced
-
-    # ---- the result ---------------------------------------------------------------------------------------------
-
-    def settle(self):
-        """Waits for the result, because code uses the gradient before the round has ended."""
-        self.of_all.note_use()
-        if self.group is not None and not self.group.is_started:
-            self.of_all.complete_group(self)
-        tensor, handle = self.tensor, self._handle()
-        self.of_all.wait_for_others(self)
-        failure = None
-        if handle is not None:
-            try:
-                _ops.synchronize(handle)  # a signal's handler may raise here; nothing has changed then
-            except HorovodInternalError as error:
-                # in a forked child the operation is never done, and `landing` may be locked
-                if _ops.is_forked and not _core.is_initialized():
-                    raise
-                failure = error
-                self.of_all.failures.append(error)
-        with self.of_all.landing:
-            if self.tensor is not None and self.tensor is tensor:  # false if another thread has done this before
-                self.is_done = True
-                self.land()
-                self.seen = weakref.ref(tensor)
-                self.used_version = version_of(tensor)
-        if failure is not None:
-            raise failure
-
-    def land(self):
-        """Called when the result has arrived. Makes the gradient an ordinary tensor again."""
-        if self.arrive():
-            raise RuntimeError(
-                f"The gradient of {self.name!r} was changed while it was being reduced. Call optimizer.synchronize() "
-                "before gradients are changed, and step() within optimizer.skip_synchronize().")
-
-    def arrive(self):
-        """Like land(). Returns True if the gradient was changed while it was being reduced."""
-        tensor, self.tensor = self.tensor, None
-        store, self.store = self.store, None
-        self.handle, self.gathering = None, ()
-        land(tensor)
-        was_changed = version_of(tensor) != self.version and not tensor._is_view()  # views share a counter
-        if store is not None:
-            with torch.no_grad():
-                store(tensor)
-        return was_changed
-
-    def take_result(self):
-        """Runs at the end of the round."""
-        was_replaced = self.parameter.grad is not self.tensor
-        self.land()
-        if was_replaced:
-            found = "taken away" if self.parameter.grad is None else "replaced"
-            raise RuntimeError(
-                f"The gradient of {self.name!r} was {found} between backward() and step(), while it was being reduced. "
-                "Call optimizer.synchronize() first, and step() within optimizer.skip_synchronize(); to discard the "
-                "gradients of a step, call optimizer.zero_grad() after optimizer.synchronize().")
+    # ---- what the program has done to it ------------------------------------------------------------------------
 
     def check_early_use(self, others_have_more, some_join_late):
         """Runs at the end of the round, for a gradient whose result the program used before that. Raises RuntimeError
@@ -330,6 +182,13 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
             return False
         return version_of(found) > self.used_version + 1 if is_added_to else not found.any()
 
+    # ---- the next round -----------------------------------------------------------------------------------------
+
+    def begin_round(self):
+        self.left = self.settings.passes
+        self.is_done = False
+        self.kept_back = 0
+
     def discard(self):
         """Called when the program does not want the gradient of this round. The count of passes begins anew."""
         self.left = self.settings.passes
@@ -349,53 +208,12 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
             self.group.leave(self)
         self.discard()
 
-    def begin_round(self):
-        self.left = self.settings.passes
-        self.is_done = False
-        self.kept_back = 0
-
-    def give_up(self):
-        """Called when the gradient waits for its group, and will not be reduced with it."""
-        land(self.tensor)
-        self.tensor = None
-        self.of_all.submitted -= 1
-
     def leave_group(self):
         """Called when the optimizer no longer exists. Gives up a gradient that waits for others of its group."""
         if self.group is not None and not self.group.is_started:
             if self.tensor is not None:
                 self.give_up()
             self.group = None
-
-    def _handle(self):
-        return self.handle if self.handle is not None or self.group is None else self.group.handle
-
-    def handles(self):
-        """The handles of what is in flight for this gradient."""
-        handle = self._handle()
-        return list(self.gathering) if handle is None else [handle, *self.gathering]
-
-    def lands_if_done(self):
-        """For abandon(). True if the gradient has landed, or if nothing can tell when it will land."""
-        handle = self._handle()
-        if self.tensor is None or handle is None:
-            return True
-        if not _ops.poll(handle):
-            return False
-        try:
-            self.settle()
-        except RuntimeError:  # the optimizer no longer exists, so nobody has to be told
-            pass
-        return True
-
-    def lose(self):
-        """Called when no rank will finish the reduction that is in flight. Removes the gradient."""
-        tensor, self.tensor = self.tensor, None
-        self.store, self.handle, self.gathering = None, None, ()
-        if tensor is not None:
-            land(tensor)
-            if self.parameter.grad is tensor:
-                self.parameter.grad = None
 
     # ---- the last round's result --------------------------------------------------------------------------------
 
@@ -407,17 +225,6 @@ class Gradient(shared_parameters.OfSeveralOptimizers):
     def _is_result(self, tensor):
         """True if the tensor has the last round's result."""
         return self.result is not None and self.result() is tensor and version_of(tensor) == self.result_version
-
-    def _check_that_no_sum_is_counted_again(self, tensor):
-        if self.result() is tensor and version_of(tensor) == self.result_version + 1:
-            raise RuntimeError(
-                f"The gradient of {self.name!r} still holds the sum of the last step, and a backward pass has added to "
-                f"it: with op=hvd.Sum that would be counted {self.settings.process_set.size()} times. Call "
-                "optimizer.zero_grad() before backward(), or use op=hvd.Average.")
-
-
-def is_gathered(tensor, settings):
-    return tensor.layout == torch.sparse_coo and not settings.sparse_as_dense
 
 
 def on_gradient(parameter, reference):

@@ -1,6 +1,6 @@
 """Gradients that are reduced together, as soon as the last of them has been computed."""
 from horovod.torch._tensors import version_of
-from horovod.torch.gradient import is_gathered
+from horovod.torch.gradient_reduction import is_gathered
 from horovod.torch.gradients_in_flight import land, take_off
 from horovod.torch.mpi_ops import grouped_allreduce_async_
 

@@ -7,20 +7,19 @@
 3. collect() waits for all of them. Code that uses a gradient earlier waits for this gradient (gradients_in_flight).
 """
 import itertools
-import operator
 import threading
 import time
 import warnings
 
 import torch
 
-from horovod import _core, _ops
+from horovod import _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.dropped_batches import DroppedBatches
 from horovod.torch.followed_parameters import FollowedParameters
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
 from horovod.torch.gradients_in_flight import abandoned
-from horovod.torch.mpi_ops import Average, Max, Sum, allreduce_
+from horovod.torch.mpi_ops import Average, Sum
 
 # A rank that uses a gradient in flight waits this long. Then it assumes that another rank lacks the gradient, and tells
 # the others what it has, so that the other rank can take part.
