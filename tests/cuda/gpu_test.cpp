@@ -389,6 +389,23 @@ TEST_F(GpuOnDouble, orders_streams_of_the_program_also_those_that_end_before_the
   finish(*device, stream);
 }
 
+TEST_F(GpuOnDouble, uses_events_of_the_programs_streams_again) {
+  open();
+  const auto late = hvd::cuda::make_stream(context, 0), other = hvd::cuda::make_stream(context, 0);
+  hvd_double_hold(late->get());
+  const std::size_t before = hvd_double_calls("cuEventCreate");
+  for (int i = 0; i < 100; ++i) {
+    for (const Stream of_program : {Stream{i < 3 ? late->get() : other->get()}, Stream{other->get()}}) {
+      auto ready = device->record(of_program);
+      ASSERT_TRUE(ready) << ready.error().message;
+      EXPECT_TRUE(device->wait(stream, *ready));
+    }
+    if (i == 2) hvd_double_let_go(late->get());
+    if (i >= 2) finish(*device, stream);
+  }
+  EXPECT_LE(hvd_double_calls("cuEventCreate"), before + 12);
+}
+
 TEST_F(GpuOnDouble, refuses_a_stream_of_another_gpu) {
   open();
   const auto elsewhere = *hvd::cuda::Context::open(driver, 1);
