@@ -594,6 +594,31 @@ def a_checkpoint_brings_back_the_state():
         expect_equal(moment, optimizer.state[right]["exp_avg"].cpu(), "a moment of the optimizer")
 
 
+@check
+def a_checkpoint_of_another_gpu_than_the_current_one_is_whole():
+    count = torch.cuda.device_count()
+    if count == 1:
+        raise Skipped("needs two GPUs")
+    model = torch.nn.Linear(300, 200).to(f"cuda:{(torch.cuda.current_device() + 1) % count}")
+    folder = pathlib.Path(of_all_ranks(tempfile.mkdtemp() if RANK == 0 else "")[0])
+    try:
+        with hvd.checkpoint.Checkpointer(folder, model) as checkpointer:
+            for step in range(3):
+                with torch.no_grad():
+                    model.weight.fill_(step)
+                checkpointer.save(step)
+                with torch.no_grad():
+                    model.weight.fill_(-1)
+                checkpointer.restore()
+                expect_equal(model.weight, torch.full((200, 300), float(step)), f"the weight of step {step}")
+    except NotImplementedError as lack:
+        raise Skipped(str(lack)) from None
+    finally:
+        hvd.barrier()
+        if RANK == 0:
+            shutil.rmtree(folder)
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 

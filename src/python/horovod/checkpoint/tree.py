@@ -73,6 +73,7 @@ class Tensors:
         """Like on_host(), but all tensors are copied into `memory`, a uint8 tensor of at least room_needed() bytes."""
         at = 0
         sources = []
+        gpus = set()
 
         def copy(tensor):
             nonlocal at
@@ -81,14 +82,16 @@ class Tensors:
             is_plain = tensor.is_cpu and tensor.is_contiguous()
             if not is_plain:
                 place.copy_(tensor, non_blocking=True)
+            if tensor.is_cuda:
+                gpus.add(tensor.device)
             sources.append(tensor if is_plain else None)
             at += aligned(size)
             return place
 
         entries, kept = self._addressed(copy)
         _core.checkpoint_copy(list(_with_addresses_of(sources, entries)), memory.data_ptr(), memory.numel())
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        for gpu in gpus:  # the current one need not be among them
+            torch.cuda.synchronize(gpu)
         return entries, kept
 
     def room_needed(self):
