@@ -20,7 +20,7 @@ constexpr const char* captured =
 
 constexpr Meaning meanings[] = {
     {Code::out_of_memory, memory, false,
-     "free memory of the GPU, or let fewer ranks share it; HOROVOD_FUSION_THRESHOLD makes batches smaller"},
+     "free memory of the GPU, or let fewer ranks share it; HOROVOD_DEVICE_FUSION_THRESHOLD makes batches smaller"},
     {Code::stub_library, unsupported, false,
      "the loader found the stub of a toolkit; take the folder stubs out of LD_LIBRARY_PATH"},
     {Code::device_unavailable, system, false,
