@@ -71,6 +71,21 @@ TEST_F(NcclFailures, a_start_that_fails_is_named_with_the_rank_and_the_code) {
   EXPECT_NE(found.find("on rank "), std::string::npos) << found;
 }
 
+TEST_F(NcclFailures, a_launch_that_fails_is_named_with_the_rank) {
+  for (const char* when : {"ncclAllReduce", "late"}) {
+    constexpr int code_of_timeout = 8;
+    hvd_nccl_double_refuse(when, code_of_timeout, 0);
+    begin({4, 4});
+    const Error* failure = nullptr;
+    while (failure == nullptr)
+      for (auto& task : tasks)
+        if (task->step() == Progress::failed) failure = &task->failure();
+    for (const char* part : {"NCCL timeout", "code 8", "on rank "})
+      EXPECT_NE(failure->message.find(part), std::string::npos) << failure->message;
+    end(Error(ErrorCode::peer_lost, "it has failed"));
+  }
+}
+
 TEST_F(NcclFailures, a_launch_that_fails_late_because_of_a_peer_is_a_consequence) {
   begin({4, 4});
   ASSERT_EQ(RanksOnGpus::step_until_none_is_pending(tasks), Progress::done);

@@ -112,7 +112,7 @@ class NcclTask final : public Task {
   void run() {
     Status done = issue();
     extra_.clear();
-    if (!done) failure_ = std::move(done.error());
+    if (!done) failure_ = link_.named(std::move(done.error()));
     NcclLink& link = link_;  // the task may be destroyed as soon as its state is known; the link waits for this job
     state_.store(done ? State::issued : State::failed, std::memory_order_release);
     link.report();

@@ -69,7 +69,11 @@ void NcclLink::abort(const Error& reason) noexcept {
 
 void NcclLink::make() {
   ready_ = communicator_.make(id_, group_.me.value, group_.size(), Deadline::after(milliseconds_of(start_timeout_s_)));
-  if (!ready_) ready_.error().message += " on " + describe(world_, world_.rank);
+}
+
+Error NcclLink::named(Error error) const {
+  if (!communicator_.is_stopped() && !error.is_a_consequence) error.message += " on " + describe(world_, world_.rank);
+  return error;
 }
 
 std::unique_ptr<Task> NcclLink::plan(const Collective& collective) {

@@ -48,6 +48,8 @@ class NcclLink final : public Link, public NativeCollectives {
   Communicator& communicator() noexcept { return communicator_; }
   // Fails if the communicator could not be made.
   Status is_ready() const { return ready_; }
+  // Adds this rank to an error that other ranks are told, too, unless the cause is elsewhere.
+  Error named(Error error) const;
   std::byte* buffer() const noexcept { return equipment_.buffer.data(); }
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
   std::uint32_t* abort_word() const noexcept { return reinterpret_cast<std::uint32_t*>(equipment_.abort_word.data()); }
