@@ -126,7 +126,9 @@ HVD_API hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* 
 HVD_API void hvd_shutdown(hvd_runtime* runtime);
 /* Ends the operations like hvd_shutdown(), but does not free the runtime. For programs whose other threads still use
  * the runtime: operations that they wait for end with HVD_SHUT_DOWN, and new ones are refused. After the return no
- * operation touches a tensor. hvd_shutdown() may follow when these threads no longer use the runtime. */
+ * operation touches a tensor in host memory. A device may still do so after a loss, if the operation was started on a
+ * stream; hvd_wait() lets that stream wait for it. hvd_shutdown() may follow when these threads no longer use the
+ * runtime. */
 HVD_API void hvd_stop(hvd_runtime* runtime);
 
 typedef struct hvd_world {

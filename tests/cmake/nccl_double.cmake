@@ -66,6 +66,12 @@ if(TARGET hvd_python_core)
   set(variables ${on_doubles} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_BINARY_DIR}/python)
   set_tests_properties(nccl.python_does_not_wait_for_the_gpu PROPERTIES
                        LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
+  add_test(NAME nccl.python_gives_memory_back_after_a_loss
+           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py loss)
+  set_tests_properties(nccl.python_gives_memory_back_after_a_loss PROPERTIES
+                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}"
+                       PASS_REGULAR_EXPRESSION "rank 0 has its memory"
+                       FAIL_REGULAR_EXPRESSION "has findings;Error")
 endif()
 # Two ranks on each of two nodes: NCCL in the nodes, TCP along the rails.
 add_test(NAME nccl.4_processes_on_2_nodes_reduce_along_nodes_and_rails

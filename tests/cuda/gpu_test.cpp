@@ -457,6 +457,20 @@ TEST_F(GpuOnDouble, leaves_memory_to_owners_that_outlive_it) {
   EXPECT_EQ(hvd_double_allocations(), 0u);
 }
 
+TEST_F(GpuOnDouble, ends_though_work_of_the_program_does_not_and_gives_all_back_after_it) {
+  const std::size_t before = hvd_double_allocations();
+  open();
+  static_cast<void>(memory_of(1000));
+  auto of_program = hvd::cuda::make_stream(context, 0);
+  hvd_double_hold(of_program->get());
+  EXPECT_TRUE(device->record({of_program->get()}));
+  own.reset();
+  device.reset();
+  EXPECT_GT(hvd_double_allocations(), before);
+  hvd_double_let_go(of_program->get());
+  while (hvd_double_allocations() > before) std::this_thread::yield();
+}
+
 TEST_F(GpuOnDouble, ends_quietly_after_the_driver) {
   const NothingIsTakenBack leaves;
   open();

@@ -1,12 +1,14 @@
 """Ranks of Python with memory of a GPU, without a framework: what horovod._core does with devices and streams.
 
-python_ranks.py [file]: HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status of its
-own if a wait is missing. file: the core gets that setting from the user's file in place of the environment.
+python_ranks.py [file | loss]: HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status
+of its own if a wait is missing. file: the core gets that setting from the user's file in place of the environment.
+loss: the last rank is lost while a tensor is on its way.
 """
 import array
 import ctypes
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -115,6 +117,36 @@ def the_host_does_not_wait_for_the_device(framework, rank, size):
     assert framework.read(target) == [float(size * (size + 1) // 2)] * COUNT
 
 
+def a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, size):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher
+    source, target = framework.array([1.0] * COUNT), framework.array()
+    operation = framework.operation(_core.ALLREDUCE, "lost")
+    _core.finish(_core.submit(operation, source, target, 0, None, None))
+    fives = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
+    held = ctypes.c_void_p(framework.current)
+    call("cuStreamSynchronize", held)
+    driver.hvd_double_hold(held)
+    handle = _core.submit(operation, source, target, 0, None, None)
+    while not _core.poll(handle):
+        pass
+    host = array.array("i", [0] * 4)
+    address = host.buffer_info()[0]
+    on_host = _core.prepare("on the host", _core.ALLREDUCE, _core.INT32, (4,), _core.SUM, 1.0, 1.0, 0, 0, 0, None)
+    _core.finish(_core.submit(on_host, address, address, 0, None, host))
+    if rank == size - 1:
+        os._exit(9)
+    try:
+        while True:
+            _core.finish(_core.submit(on_host, address, address, 0, None, host))
+    except HorovodInternalError as error:
+        assert f"rank {size - 1}" in str(error), error
+    _core.shutdown()
+    call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(target), fives, BYTES, held)
+    driver.hvd_double_let_go(held)
+    assert framework.read(target) == [5.0] * COUNT
+    print(f"rank {rank} has its memory", flush=True)
+
+
 def main():
     assert _core.device_built("cuda") and not _core.device_built("rocm") and not _core.device_built("x")
     call("cuInit", 0)
@@ -129,6 +161,8 @@ def main():
         assert "set_stream_source" in str(error)
     _core.set_stream_source(framework.stream_of, "cuda")
     assert _core.has_device(0)
+    if "loss" in sys.argv:
+        return a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, size)
     checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
     if "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
         checks.append(the_host_does_not_wait_for_the_device)

@@ -1,10 +1,14 @@
 #include "devices/cuda/gpu.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <utility>
 
 #include "base/log.hpp"
+#include "native/posix/thread.hpp"
 
 namespace hvd::devices::cuda {
 
@@ -23,6 +27,8 @@ constexpr std::size_t few_moves = 2, large_bytes = 512 << 10;
 constexpr std::size_t most_moves_of_a_launch = 1536;
 static_assert(most_moves_of_a_launch * sizeof(MoveEntry) + (most_blocks_of_a_launch + 1) * 4 <=
               DescriptorRing::piece_bytes);
+
+constexpr std::chrono::seconds patience_with_the_program{2};
 
 Address address_of(const void* pointer) {
   return reinterpret_cast<Address>(pointer);
@@ -67,6 +73,43 @@ Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one)
                                    watcher_)),
       copies_one_by_one_(copies_one_by_one),
       chip_{static_cast<std::uint32_t>(parts_->context->facts().multiprocessors)} {}
+
+// Before the driver takes memory back, it waits for all that is queued on the GPU, also by the program. Some of it may
+// never end: after a loss, collectives of another library. So a thread gives the memory back.
+Gpu::~Gpu() {
+  if (hvd::cuda::is_forked()) return;
+  struct Rest {
+    std::shared_ptr<Parts> parts;
+    std::shared_ptr<Watcher> watcher;
+    std::shared_ptr<Pool> pool;
+    std::shared_ptr<DescriptorRing> descriptors;  // ends first
+  };
+  struct End {
+    std::mutex mutex;
+    std::condition_variable news;
+    bool has_come = false;
+  };
+  const int ordinal = parts_->context->ordinal();
+  auto rest = std::make_shared<Rest>(std::move(parts_), std::move(watcher_), std::move(pool_), std::move(descriptors_));
+  const auto end = std::make_shared<End>();
+  auto thread = posix::start_thread("hvd-cuda", [end, rest = std::move(rest)]() mutable {
+    rest.reset();
+    std::lock_guard lock(end->mutex);
+    end->has_come = true;
+    end->news.notify_all();
+  });
+  if (!thread) return;
+  std::unique_lock lock(end->mutex);
+  const bool is_over = end->news.wait_for(lock, patience_with_the_program, [&] { return end->has_come; });
+  lock.unlock();
+  if (is_over) {
+    thread->join();
+    return;
+  }
+  thread->detach();
+  log::warning("work of the program on cuda device " + std::to_string(ordinal) +
+               " does not end; what Horovod has there is given back after it");
+}
 
 Result<Memory> Gpu::allocate(std::size_t bytes, Where where, Stream user) {
   return pool_->allocate(bytes, where, user);
@@ -145,7 +188,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
     if (planned->blocks == 0) return {};
     return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
   }
-  auto piece = descriptors_.take(*pool_, parts_->events);
+  auto piece = descriptors_->take(*pool_, parts_->events);
   if (!piece) return piece.error();
   const auto queue = [&]() -> Status {
     auto planned = plan_launch(moves, treatment, {piece->host, piece->device, DescriptorRing::piece_bytes}, list);
@@ -158,7 +201,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
   auto end = parts_->events.record(stream);
   if (end) {
     piece->free_at = *end;
-    descriptors_.give_back(*piece);
+    descriptors_->give_back(*piece);
   }  // else nobody knows when it is free
   return !queued ? queued : end ? Status{} : Status(end.error());
 }

@@ -16,6 +16,10 @@ namespace hvd::devices::cuda {
 class Gpu final : public Device {
  public:
   static Result<std::unique_ptr<Device>> open(int ordinal, const Environment& environment);
+  // Does not wait for work of the program that never ends.
+  ~Gpu() override;
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
 
   Result<Memory> allocate(std::size_t bytes, Where where, Stream user) override;
   Result<std::shared_ptr<void>> stream() override;
@@ -42,12 +46,12 @@ class Gpu final : public Device {
                              MoveList& list) const;
   bool is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const;
 
-  const std::shared_ptr<Parts> parts_;
-  const std::shared_ptr<Watcher> watcher_;
-  const std::shared_ptr<Pool> pool_;
+  std::shared_ptr<Parts> parts_;
+  std::shared_ptr<Watcher> watcher_;
+  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<DescriptorRing> descriptors_ = std::make_shared<DescriptorRing>();
   const bool copies_one_by_one_;
   const Chip chip_;
-  DescriptorRing descriptors_;
 };
 
 }  // namespace hvd::devices::cuda

@@ -258,6 +258,11 @@ bool has_interrupted() {
   return !interrupted().empty();
 }
 
+void order_streams_of_pending(hvd_runtime* runtime) {
+  for (const auto& [number, entry] : pending())
+    if (entry.queue.ordinal >= 0) (void)hvd_wait(runtime, entry.handle, 0);
+}
+
 PyObject* forget_all(PyObject*, PyObject*) {
   interrupted().clear();
   std::unordered_map<Number, Entry> forgotten;

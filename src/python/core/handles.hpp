@@ -18,6 +18,10 @@ void skip_number();
 // True if an operation goes on after its finish() was interrupted. Nobody has the handle of such an operation.
 bool has_interrupted();
 
+// Lets the streams of all pending operations wait for what devices still do for these, so that their tensors may go.
+// Called when the runtime has stopped.
+void order_streams_of_pending(hvd_runtime* runtime);
+
 // The functions of the Python module.
 PyObject* submit(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 PyObject* submit_group(PyObject* module, PyObject* const* arguments, Py_ssize_t count);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "python/core/errors.hpp"
+#include "python/core/handles.hpp"
 
 namespace hvd::python {
 
@@ -68,6 +69,9 @@ bool Session::shutdown() {
     timespec pause{0, 1'000'000};
     nanosleep(&pause, nullptr);
   }
+  Py_END_ALLOW_THREADS;
+  order_streams_of_pending(ending);
+  Py_BEGIN_ALLOW_THREADS;
   hvd_shutdown(ending);
   Py_END_ALLOW_THREADS;
   stopping_ = false;
