@@ -69,7 +69,7 @@ if(TARGET hvd_python_core)
   add_test(NAME nccl.python_gives_memory_back_after_a_loss
            COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py loss)
   set_tests_properties(nccl.python_gives_memory_back_after_a_loss PROPERTIES
-                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}"
+                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables};HOROVOD_PEER_TIMEOUT=1"
                        PASS_REGULAR_EXPRESSION "rank 0 has its memory"
                        FAIL_REGULAR_EXPRESSION "has findings;Error")
 endif()

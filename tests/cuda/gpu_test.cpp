@@ -459,7 +459,9 @@ TEST_F(GpuOnDouble, leaves_memory_to_owners_that_outlive_it) {
 
 TEST_F(GpuOnDouble, ends_though_work_of_the_program_does_not_and_gives_all_back_after_it) {
   const std::size_t before = hvd_double_allocations();
-  open();
+  Environment environment = environment_of_double();
+  environment.set("HOROVOD_PEER_TIMEOUT", "1");
+  open(environment);
   static_cast<void>(memory_of(1000));
   auto of_program = hvd::cuda::make_stream(context, 0);
   hvd_double_hold(of_program->get());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "native/posix/thread.hpp"
 
 namespace hvd::devices::cuda {
@@ -27,8 +28,6 @@ constexpr std::size_t few_moves = 2, large_bytes = 512 << 10;
 constexpr std::size_t most_moves_of_a_launch = 1536;
 static_assert(most_moves_of_a_launch * sizeof(MoveEntry) + (most_blocks_of_a_launch + 1) * 4 <=
               DescriptorRing::piece_bytes);
-
-constexpr std::chrono::seconds patience_with_the_program{2};
 
 Address address_of(const void* pointer) {
   return reinterpret_cast<Address>(pointer);
@@ -61,10 +60,13 @@ Result<std::unique_ptr<Device>> Gpu::open(int ordinal, const Environment& enviro
   if (const std::string& lack = parts->kernels.lack(); !lack.empty())
     log::warning(lack + ": tensors are copied one by one, and cannot be scaled or converted on the GPU");
   const bool copies_one_by_one = environment.get("HOROVOD_BATCH_D2D_MEMCOPIES").value_or("1") == "0";
-  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one));
+  constexpr double usual_patience_s = 10;
+  const auto seconds = number_in<double>(environment.get("HOROVOD_PEER_TIMEOUT").value_or(""));
+  const std::chrono::duration<double> patience(seconds.value_or(usual_patience_s));
+  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one, patience));
 }
 
-Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one)
+Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience)
     : Device(DeviceKind::cuda, parts->context->ordinal()),
       parts_(std::move(parts)),
       watcher_(std::make_shared<Watcher>(
@@ -72,6 +74,7 @@ Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one)
       pool_(std::make_shared<Pool>(parts_->context, parts_->health, std::shared_ptr<Events>(parts_, &parts_->events),
                                    watcher_)),
       copies_one_by_one_(copies_one_by_one),
+      patience_(patience),
       chip_{static_cast<std::uint32_t>(parts_->context->facts().multiprocessors)} {}
 
 // Before the driver takes memory back, it waits for all that is queued on the GPU, also by the program. Some of it may
@@ -84,31 +87,33 @@ Gpu::~Gpu() {
     std::shared_ptr<Pool> pool;
     std::shared_ptr<DescriptorRing> descriptors;  // ends first
   };
-  struct End {
+  struct Work {
     std::mutex mutex;
     std::condition_variable news;
-    bool has_come = false;
+    bool has_ended = false;
   };
   const int ordinal = parts_->context->ordinal();
   auto rest = std::make_shared<Rest>(std::move(parts_), std::move(watcher_), std::move(pool_), std::move(descriptors_));
-  const auto end = std::make_shared<End>();
-  auto thread = posix::start_thread("hvd-cuda", [end, rest = std::move(rest)]() mutable {
+  const auto work = std::make_shared<Work>();
+  auto thread = posix::start_thread("hvd-cuda", [work, rest = std::move(rest)]() mutable {
+    if (!rest->parts->health->has_failed()) (void)hvd::cuda::make_device_memory(rest->parts->context, 1);
+    {
+      std::lock_guard lock(work->mutex);
+      work->has_ended = true;
+    }
+    work->news.notify_all();
     rest.reset();
-    std::lock_guard lock(end->mutex);
-    end->has_come = true;
-    end->news.notify_all();
   });
   if (!thread) return;
-  std::unique_lock lock(end->mutex);
-  const bool is_over = end->news.wait_for(lock, patience_with_the_program, [&] { return end->has_come; });
-  lock.unlock();
-  if (is_over) {
+  std::unique_lock lock(work->mutex);
+  if (work->news.wait_for(lock, patience_, [&] { return work->has_ended; })) {
+    lock.unlock();
     thread->join();
     return;
   }
   thread->detach();
   log::warning("work of the program on cuda device " + std::to_string(ordinal) +
-               " does not end; what Horovod has there is given back after it");
+               " has not ended in time (HOROVOD_PEER_TIMEOUT); what Horovod has there is given back after it");
 }
 
 Result<Memory> Gpu::allocate(std::size_t bytes, Where where, Stream user) {

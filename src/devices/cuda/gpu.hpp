@@ -1,5 +1,6 @@
 #pragma once
 // A GPU as a Device.
+#include <chrono>
 #include <memory>
 
 #include "base/environment.hpp"
@@ -38,7 +39,7 @@ class Gpu final : public Device {
     Events events;
   };
 
-  Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one);
+  Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience);
   Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
   Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
   Status copy_descriptors(hvd::cuda::StreamHandle stream, const DescriptorRing::Piece& piece, std::size_t bytes);
@@ -51,6 +52,7 @@ class Gpu final : public Device {
   std::shared_ptr<Pool> pool_;
   std::shared_ptr<DescriptorRing> descriptors_ = std::make_shared<DescriptorRing>();
   const bool copies_one_by_one_;
+  const std::chrono::duration<double> patience_;  // with the program's work, at the end
   const Chip chip_;
 };
 
