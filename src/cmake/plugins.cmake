@@ -39,24 +39,14 @@ function(hvd_plugin name)
   set_target_properties(horovod_${name} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 endfunction()
 
-# Builds libhorovod_cuda.so, which is linked to nothing of CUDA: it finds the driver at run time. The kernels are in an
-# object of their own (cuda_kernels.cmake).
-function(hvd_cuda_plugin)
-  get_property(sources GLOBAL PROPERTY hvd_plugin_cuda)
-  list(FILTER sources EXCLUDE REGEX "/image\\.cpp$")
-  add_library(horovod_cuda MODULE ${sources})
-  target_link_libraries(horovod_cuda PRIVATE hvd_devices hvd_cuda_image)
-  hvd_finish_plugin(horovod_cuda)
-endfunction()
-
-# Builds libhorovod_nccl.so, which is linked to nothing of NCCL or CUDA: it finds both at run time.
-function(hvd_nccl_plugin)
-  get_property(sources GLOBAL PROPERTY hvd_plugin_nccl)
-  get_property(of_cuda GLOBAL PROPERTY hvd_plugin_cuda)
-  list(FILTER of_cuda INCLUDE REGEX "/native/cuda/")
-  add_library(horovod_nccl MODULE ${sources} ${of_cuda})
-  target_link_libraries(horovod_nccl PRIVATE hvd_transport)
-  hvd_finish_plugin(horovod_nccl)
+# hvd_plugin_without_library(cuda LINKS hvd_devices): builds libhorovod_cuda.so, which is linked to no library of
+# others: it finds them at run time. ALSO: files of another plugin that this one has, too.
+function(hvd_plugin_without_library name)
+  cmake_parse_arguments(plugin "" "" "LINKS;ALSO" ${ARGN})
+  get_property(sources GLOBAL PROPERTY hvd_plugin_${name})
+  add_library(horovod_${name} MODULE ${sources} ${plugin_ALSO})
+  target_link_libraries(horovod_${name} PRIVATE ${plugin_LINKS})
+  hvd_finish_plugin(horovod_${name})
 endfunction()
 
 # Builds libhorovod_mpi-ABI.so from the sources of the plugin mpi. It is compiled against the mpi.h of that ABI and

@@ -14,8 +14,8 @@ import wheel
 NEWEST_GLIBC = (2, 28)
 OF_GLIBC = re.compile(r"(libc|libm|libdl|libpthread|librt)\.so\.[0-9]+$|ld-linux-(x86-64|aarch64)\.so\.[12]$")
 TREE = (installed.ROOT / "src" / "CMakeLists.txt").read_text(encoding="utf-8")
-PLUGINS = (set(re.findall(r"^hvd_plugin_files\((\w+)", TREE, re.MULTILINE)) - {"mpi"}
-           | {"mpi-abi", "mpi-mpich", "mpi-openmpi", "pmi_bridge"})
+PLUGINS = (set(re.findall(r"^hvd_plugin(?:_without_library)?\((\w+)", TREE, re.MULTILINE))
+           | {"bridge", "pmi_bridge", "mpi-abi", "mpi-mpich", "mpi-openmpi"})
 # The items that horovodrun --check-build ticks on a system that has PMIx and hwloc.
 OPENED = ("PMIx", "hwloc", "CUDA", "NCCL", "MPI of MPICH's ABI", "MPI of Open MPI's ABI", "MPI of the standard's ABI")
 # The functions that libpmix.so.2 has exported since its first release of that name (3.0) and that PMIx 5 still exports.
