@@ -94,9 +94,10 @@ hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms)
 
 hvd_status hvd_wait_on(hvd_runtime* runtime, hvd_handle handle, void* stream, int64_t timeout_ms) {
   if (stream == nullptr)
-    return fail(ErrorCode::invalid_argument,
-                "hvd_wait_on needs the stream that waits for the operations; got null (CUDA's default stream is "
-                "CU_STREAM_LEGACY or CU_STREAM_PER_THREAD)");
+    return fail(
+        ErrorCode::invalid_argument,
+        "hvd_wait_on needs the stream that waits for the operations; got null (hvd_get_device_facts() tells the "
+        "handle of a device's default stream)");
   hvd::runtime::HandleCell* cell = nullptr;
   if (hvd_status status = wait_until_done("hvd_wait_on", runtime, handle, timeout_ms, cell); status != HVD_OK)
     return status;

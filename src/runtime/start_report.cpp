@@ -38,7 +38,7 @@ std::string describe_start(const World& world, const StartTimes& times) {
   // the last one.
   text += ", bootstrap " + seconds(times.met_at - std::min(last_call, times.met_at));
   text += ", MPI " + (times.mpi_took ? seconds(mpi) : std::string("–"));
-  return text + ", links " + seconds(times.done_at - times.met_at - mpi) + ", NCCL –";
+  return text + ", links " + seconds(times.done_at - times.met_at - mpi);
 }
 
 }  // namespace hvd::runtime

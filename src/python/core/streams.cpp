@@ -19,7 +19,8 @@ PyObject* set_stream_source(PyObject*, PyObject* arguments) {
   const char* name = nullptr;
   if (!PyArg_ParseTuple(arguments, "Os:set_stream_source", &function, &name)) return nullptr;
   const auto device = device_named(name);
-  if (!device) return raise(PyExc_ValueError, "set_stream_source() takes the name of a kind of device, such as cuda");
+  if (!device)
+    return raise(PyExc_ValueError, "set_stream_source() takes the name of a kind of device (hvd_get_device_facts)");
   Py_IncRef(function);
   source = function;
   kind_of_source = *device;
