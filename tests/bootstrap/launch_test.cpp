@@ -46,6 +46,11 @@ const Variables hydra = {{"PMI_FD", "6"},          {"PMI_RANK", "3"},        {"P
 const Variables open_mpi = {
     {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "5"}, {"PMIX_NAMESPACE", "419233793"}, {"PMIX_RANK", "5"}};
 const Variables prrte = {{"PRTE_LAUNCHED", "1"}, {"PMIX_NAMESPACE", "prterun-n1-512@1"}, {"PMIX_RANK", "0"}};
+const Variables torchrun = {{"TORCHELASTIC_RUN_ID", "none"},
+                            {"RANK", "2"},
+                            {"WORLD_SIZE", "4"},
+                            {"LOCAL_RANK", "0"},
+                            {"LOCAL_WORLD_SIZE", "2"}};
 const Variables ours = {{"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}, {"HOROVOD_LOCAL_STORE", "@1"}};
 
 const Row rows[] = {
@@ -120,6 +125,13 @@ const Row rows[] = {
     {"mpiexec -n 1 in a step of four",
      step_of_four + Variables{{"PMI_FD", "6"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}}, true,
      Launcher::hydra, 1, 0},
+    {"torchrun", torchrun, false, Launcher::torchrun, 4, 2, "horovodrun -np 4"},
+    {"torchrun in a rank of srun --mpi=pmix", step_of_four + pmix_of_slurm + torchrun, false, Launcher::torchrun, 4, 2,
+     "torchrun serves torch.distributed alone"},
+    {"a program that sets the variables of torch.distributed itself",
+     {{"RANK", "2"}, {"WORLD_SIZE", "4"}},
+     false,
+     std::nullopt},
     {"mpirun of Open MPI's", open_mpi, false, Launcher::open_mpi, 8, 5, "PMIx plugin"},
     {"mpirun of Open MPI's over a Slurm allocation", step_of_daemons + open_mpi, false, Launcher::open_mpi, 8, 5,
      "PMIx plugin"},

@@ -181,5 +181,14 @@ TEST(Selection, says_no_when_two_launchers_contradict_each_other) {
   EXPECT_TRUE(choose(made_up, environment, forced, notices));
 }
 
+TEST(Selection, takes_no_rank_of_a_task_for_those_that_torchrun_starts_in_it) {
+  Environment environment({{"pmix", "ok"}, {"TORCHELASTIC_RUN_ID", "none"}, {"RANK", "1"}, {"WORLD_SIZE", "4"}});
+  std::vector<Notice> notices;
+  EXPECT_TRUE(choose(made_up, environment, Config(), notices));
+  environment.set("WORLD_SIZE", "8");
+  auto chosen = choose(made_up, environment, Config(), notices);
+  expect_refused(chosen, {"rank 1 of 4", "torchrun", "rank 1 of 8", "horovodrun -np 8"});
+}
+
 }  // namespace
 }  // namespace hvd::bootstrap

@@ -8,7 +8,7 @@
 
 namespace hvd::bootstrap {
 
-enum class Launcher { horovodrun, intel_mpi, hydra, jsm, open_mpi, mvapich, flux, pals, prrte, slurm, pmi };
+enum class Launcher { horovodrun, torchrun, intel_mpi, hydra, jsm, open_mpi, mvapich, flux, pals, prrte, slurm, pmi };
 
 // How a process is recognised as a rank of this launcher.
 enum class Recognised {
@@ -25,6 +25,7 @@ enum class Serves {
   pmix,
   pmi,
   as_asked,  // what it serves depends on the launcher's command line; possibly nothing
+  nothing,
 };
 
 using Names = std::initializer_list<const char*>;

@@ -119,6 +119,16 @@ Status check_agreement(const std::string& name_of_bootstrap, const Identity& ide
                                           ": set HOROVOD_BOOTSTRAP to \"" + name_of_bootstrap +
                                           "\" or \"environment\" to choose one");
   }
+  // A launcher by which ranks cannot meet may have been started by one that serves them (srun torchrun). A world of one
+  // is the guard's affair.
+  if (auto launch = innermost_launch(environment);
+      identity.size > 1 && launch && row_of(launch->launcher).serves == Serves::nothing &&
+      (launch->size != identity.size || launch->rank != identity.rank.value))
+    return Error(ErrorCode::mismatch, "two launchers contradict each other: by " + name_of_bootstrap +
+                                          " this is rank " + std::to_string(identity.rank.value) + " of " +
+                                          std::to_string(identity.size) + ", by " + launch->name + " (" +
+                                          launch->evidence + ") rank " + std::to_string(launch->rank) + " of " +
+                                          std::to_string(launch->size) + ": " + remedy(*launch, environment));
   return {};
 }
 
