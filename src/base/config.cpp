@@ -131,6 +131,7 @@ constexpr Row rows[] = {
     {"HOROVOD_TIMELINE", path, "", "file for the timeline of operations, which rank 0 writes; DYNAMIC: the program says when (start_timeline)", text_at<&Config::timeline>},
     {"HOROVOD_TIMELINE_MARK_CYCLES", flag, "0", "mark in the timeline when a batch was decided on (CYCLE_START)", flag_at<&Config::timeline_mark_cycles>},
     {"HOROVOD_TIMELINE_ALL_RANKS", flag, "0", "the other ranks write timelines, too: the file's name with .1, .2, … at its end; python -m horovod.timeline merge makes one of them", flag_at<&Config::timeline_all_ranks>},
+    {"HOROVOD_DISABLE_NVTX_RANGES", flag, "0", "no ranges for NVIDIA's profilers, which get one for each operation otherwise (nsys profile)", flag_at<&Config::disable_nvtx_ranges>},
     {"HOROVOD_LOG_LEVEL", log_level, "warning", "least level of messages that are shown", &log_level_of},
     {"HOROVOD_LOG_HIDE_TIME", flag, "0", "leave the time out of messages", &log_hide_time},
     {"HOROVOD_GRADIENT_VIEWS", flag, "0", "DistributedOptimizer keeps gradients in memory that the node's ranks share"},
@@ -180,7 +181,6 @@ constexpr Row rows[] = {
     {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
     {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "0", "GPU: an operation completes on its stream", nowhere, unheard},
-    {"HOROVOD_DISABLE_NVTX_RANGES", flag, "0", "GPU: no ranges for NVIDIA's profilers", nowhere, unheard},
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 

@@ -25,7 +25,7 @@ set(says_PYTORCH "one build serves every PyTorch; none is needed to build, and n
 set(says_GLOO "what Gloo stands for, meeting and communicating without an MPI, is part of every build")
 set(lacks_TENSORFLOW "this release has no binding for TensorFlow and Keras")
 set(lacks_MXNET "this release has no binding for MXNet")
-set(lacks_NVTX "this release has no ranges of NVTX, because it has no code for GPUs")
+set(says_NVTX "ranges for NVIDIA's profilers are part of every build; HOROVOD_DISABLE_NVTX_RANGES=1 turns them off")
 foreach(part MPI GLOO TENSORFLOW PYTORCH MXNET NVTX)
   hvd_requested(HOROVOD_WITH_${part} with)
   hvd_requested(HOROVOD_WITHOUT_${part} without)

@@ -113,6 +113,9 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     return raw->has_come(end, *wake);
   };
   engine.observers = runtime->observers_;
+  if (!runtime->config_.disable_nvtx_ranges)
+    runtime->profiler_ranges_ = ProfilerRanges::for_profiler(Environment::of_this_process());
+  if (runtime->profiler_ranges_) engine.observers.push_back(runtime->profiler_ranges_.get());
   engine.spin = runtime->spin_;
   runtime->engine_ = std::make_unique<Engine>(std::move(engine));
   runtime->timeline_ =

@@ -25,6 +25,7 @@
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/node_memory.hpp"
+#include "runtime/observers/profiler_ranges.hpp"
 #include "runtime/observers/timeline_switch.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/synchronised.hpp"
@@ -179,6 +180,7 @@ class Runtime {
   std::shared_ptr<connections::MpiPeers> mpi_;
   const std::shared_ptr<devices::Devices> devices_;
   std::vector<Observer*> observers_;
+  std::unique_ptr<ProfilerRanges> profiler_ranges_;
   Position position_;
   const int local_device_;
   connections::DevicePeers device_peers_;  // empty if the ranks have told each other nothing

@@ -48,11 +48,13 @@ class Answers(unittest.TestCase):
         self.says("one build serves every PyTorch", HOROVOD_WITH_PYTORCH="1")
         self.says("nothing is left out", HOROVOD_WITHOUT_PYTORCH="1")
         self.says("part of every build", HOROVOD_WITHOUT_GLOO="1")
+        self.says("HOROVOD_DISABLE_NVTX_RANGES=1", HOROVOD_WITH_NVTX="1")
+        self.says("part of every build", HOROVOD_WITHOUT_NVTX="1")
         self.says("found at run time", HOROVOD_WITH_MPI="1")
         self.says("chosen at run time", HOROVOD_CPU_OPERATIONS="mpi")
 
     def test_what_cannot_be_had_is_an_error(self):
-        for part in ("TENSORFLOW", "MXNET", "NVTX"):
+        for part in ("TENSORFLOW", "MXNET"):
             self.fails(f"HOROVOD_WITH_{part}=1", **{f"HOROVOD_WITH_{part}": "1"})
             self.says(**{f"HOROVOD_WITHOUT_{part}": "1"})
         for verb in ("OPERATIONS", "ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER"):
