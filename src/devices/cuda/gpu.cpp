@@ -148,7 +148,7 @@ Status Gpu::move(Stream stream, std::span<const Move> moves, const Treatment& tr
 
 bool Gpu::is_for_copies(std::span<const Move> moves, std::size_t element_bytes) const {
   if (copies_one_by_one_ || !parts_->kernels.lack().empty() || moves.size() <= few_moves) return true;
-  if (!pool_->is_on_host(moves[0].from) && !pool_->is_on_host(moves[0].to)) return false;
+  if (!pool_->is_on_host(moves[0])) return false;
   std::size_t bytes = 0;
   for (const Move& move : moves) bytes += static_cast<std::size_t>(move.count) * element_bytes;
   return bytes / moves.size() >= large_bytes;

@@ -105,12 +105,15 @@ Result<std::unique_ptr<Pool::Block>> Pool::make(std::size_t size, Where where) {
   return block;
 }
 
-bool Pool::is_on_host(const void* address) {
+bool Pool::is_on_host(const Move& move) {
+  const auto is_within = [this](const void* address) {
+    auto after = on_host_.upper_bound(address);
+    if (after == on_host_.begin()) return false;
+    const auto& [begin, size] = *std::prev(after);
+    return static_cast<const std::byte*>(address) < static_cast<const std::byte*>(begin) + size;
+  };
   std::lock_guard lock(mutex_);
-  auto after = on_host_.upper_bound(address);
-  if (after == on_host_.begin()) return false;
-  const auto& [begin, size] = *std::prev(after);
-  return static_cast<const std::byte*>(address) < static_cast<const std::byte*>(begin) + size;
+  return is_within(move.from) || is_within(move.to);
 }
 
 void Pool::give_back(std::unique_ptr<Block> block) {

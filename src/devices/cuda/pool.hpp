@@ -24,8 +24,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // See Device::allocate().
   Result<Memory> allocate(std::size_t bytes, Where where, Stream user);
-  // Whether this address is in page-locked memory of this pool.
-  bool is_on_host(const void* address);
+  // Whether one of the two sides of a move is in page-locked memory of this pool.
+  bool is_on_host(const Move& move);
 
  private:
   struct Block {
