@@ -51,6 +51,12 @@ NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const st
   note("UCX_TLS", {"tcp", "self", "sm", "shm", "posix", "sysv", "cma", "knem", "xpmem", "mm"});
   note("FI_PROVIDER", {"tcp", "sockets", "udp", "tcp;ofi_rxm", "udp;ofi_rxd", "net", "shm"});
   note("OMPI_MCA_btl", {"tcp", "self", "vader", "sm"});
+  const std::string net = environment.get("NCCL_NET").value_or("");
+  if (net == "Socket") facts.forced_for_gpus.push_back("NCCL_NET=" + net);
+  // Other networks than InfiniBand come with a plugin of NCCL, which the user names.
+  const bool has_other = !net.empty() || environment.has("NCCL_NET_PLUGIN");
+  if (environment.get("NCCL_IB_DISABLE").value_or("0") == "1" && !has_other)
+    facts.forced_for_gpus.emplace_back("NCCL_IB_DISABLE=1");
   return facts;
 }
 
@@ -65,22 +71,28 @@ std::string describe_interface(const std::string& name, const std::string& sys_c
 }
 
 Status require_fabric(std::string_view transport, const NetworkFacts& facts, const std::string& host) {
+  const bool is_of_gpus = transport == "nccl";
+  const std::string carrier = is_of_gpus ? "NCCL" : "MPI";
+  const std::vector<std::string>& forced = is_of_gpus ? facts.forced_for_gpus : facts.forced_to_sockets;
   std::string why;
   if (transport == "tcp") {
     why = "tensors would go between the nodes over plain TCP sockets, since no MPI connects the ranks";
   } else if (facts.fabric_devices.empty()) {
     why = "there is no fabric device on host " + host +
-          " (/sys/class/infiniband and /sys/class/cxi are empty), so that MPI has nothing but plain sockets there";
-  } else if (!facts.forced_to_sockets.empty()) {
-    why = "on host " + host + " MPI is kept to plain sockets by " + joined(facts.forced_to_sockets, ", ");
+          " (/sys/class/infiniband and /sys/class/cxi are empty), so that " + carrier +
+          " has nothing but plain sockets there";
+  } else if (!forced.empty()) {
+    why = "on host " + host + " " + carrier + " is kept to plain sockets by " + joined(forced, ", ");
   } else {
     return {};
   }
-  return Error(
-      ErrorCode::unsupported,
-      "HOROVOD_REQUIRE_FABRIC=1, but " + why +
-          ". Start the job with the site's MPI (horovodrun --check-build lists the plugins, HOROVOD_MPI chooses "
-          "one) on nodes whose fabric works, or do without HOROVOD_REQUIRE_FABRIC");
+  const char* const advice =
+      is_of_gpus ? "Start the job on nodes whose fabric works, without such settings (NCCL_DEBUG=INFO tells which "
+                   "network NCCL takes)"
+                 : "Start the job with the site's MPI (horovodrun --check-build lists the plugins, HOROVOD_MPI chooses "
+                   "one) on nodes whose fabric works";
+  return Error(ErrorCode::unsupported,
+               "HOROVOD_REQUIRE_FABRIC=1, but " + why + ". " + advice + ", or do without HOROVOD_REQUIRE_FABRIC");
 }
 
 std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {

@@ -16,6 +16,7 @@ struct NetworkFacts {
   std::vector<std::string> fabric_devices;     // devices of fabrics, such as "mlx5_0"
   std::vector<std::string> message_layers;     // layers loaded below an MPI: "UCX", "libfabric"
   std::vector<std::string> forced_to_sockets;  // settings that restrict these layers to sockets, "FI_PROVIDER=tcp"
+  std::vector<std::string> forced_for_gpus{};  // the same for what carries tensors from GPU to GPU, "NCCL_IB_DISABLE=1"
 
   static NetworkFacts of_this_host(const Environment& environment, const std::string& sys_class = "/sys/class",
                                    const std::string& maps = "/proc/self/maps");

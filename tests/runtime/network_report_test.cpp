@@ -64,6 +64,23 @@ TEST_F(NetworkReport, refuses_plain_sockets_where_a_fabric_is_required) {
   EXPECT_NE(kept.error().message.find("UCX_TLS=tcp"), std::string::npos);
 }
 
+TEST_F(NetworkReport, names_NCCL_where_it_is_NCCL_that_needs_the_fabric) {
+  EXPECT_TRUE(facts({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}).forced_for_gpus.empty());
+  EXPECT_TRUE(facts({{"NCCL_NET_PLUGIN", "ofi"}, {"NCCL_IB_DISABLE", "1"}}).forced_for_gpus.empty());
+  EXPECT_EQ(facts({{"NCCL_NET", "Socket"}}).forced_for_gpus, std::vector<std::string>{"NCCL_NET=Socket"});
+  NetworkFacts found = facts({{"NCCL_IB_DISABLE", "1"}, {"UCX_TLS", "tcp"}});
+  const Status bare = require_fabric("nccl", found, "n7");
+  ASSERT_FALSE(bare);
+  EXPECT_NE(bare.error().message.find("NCCL has nothing but plain sockets there"), std::string::npos);
+  EXPECT_EQ(bare.error().message.find("MPI"), std::string::npos) << bare.error().message;
+  found.fabric_devices = {"mlx5_0"};
+  const Status kept = require_fabric("nccl", found, "n7");
+  ASSERT_FALSE(kept);
+  EXPECT_NE(kept.error().message.find("NCCL is kept to plain sockets by NCCL_IB_DISABLE=1"), std::string::npos);
+  found.forced_for_gpus.clear();
+  EXPECT_TRUE(require_fabric("nccl", found, "n7")) << "what restricts an MPI is not NCCL's";
+}
+
 TEST_F(NetworkReport, says_in_one_line_what_every_hop_uses) {
   EXPECT_EQ(describe_networks({1, 1, "", "", "", ""}, {}), "network: 1 rank on 1 node");
   EXPECT_EQ(describe_networks({4, 1, "shm", "", "", ""}, {}),
