@@ -306,6 +306,18 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("\n    [ ] HDF5, for checkpoints (HOROVOD_HDF5 names a file of it)\n",
                       run("--check-build", PATH="/nowhere", HOROVOD_HDF5="/nowhere/libhdf5.so").stdout)
 
+    def test_tell_which_driver_and_which_nccl_are_found(self):
+        text = run("--check-build", PATH="/nowhere", HOROVOD_CUDA_DRIVER="/nowhere/libcuda.so.1",
+                   HOROVOD_NCCL_LIBRARY="/nowhere/libnccl.so.2").stdout
+        self.assertRegex(text, r"\n    \[.\] CUDA, .*\(no driver was found here\)\n    \[.\] NCCL, .*\(no library was ")
+        doubles = pathlib.Path(HOROVODRUN).resolve().parent.parent / "doubles"
+        driver, nccl = doubles / "cuda/libcuda.so.1", doubles / "nccl/libnccl.so.2"
+        if not nccl.exists():
+            self.skipTest("no doubles were built")
+        text = run("--check-build", HOROVOD_CUDA_DRIVER=str(driver), HOROVOD_NCCL_LIBRARY=str(nccl)).stdout
+        self.assertIn(f"GPUs (found: a driver for CUDA 12.8, {driver})\n", text)
+        self.assertIn(f"from GPU to GPU (found: 2.28.9, {nccl})\n", text)
+
     def test_tick_the_frameworks_whose_binding_is_there(self):
         with tempfile.TemporaryDirectory() as folder:
             for module in ("tensorflow", "torch", "mxnet", "horovod", "horovod/torch"):

@@ -2,10 +2,12 @@
 
 #include <string.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "checkpoint/reader.hpp"
+#include "launcher/options/gpu_libraries.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/plugin.hpp"
@@ -23,6 +25,14 @@ struct Python {
   std::string answer;
   bool has(const char* word) const {
     return ("\n" + answer).find("\n" + std::string(word) + "\n") != std::string::npos;
+  }
+  // What follows this word, in each line that begins with it.
+  std::vector<std::string> told(const std::string& word) const {
+    std::vector<std::string> found;
+    std::istringstream lines(answer);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with(word + " ")) found.push_back(line.substr(word.size() + 1));
+    return found;
   }
 };
 
@@ -42,7 +52,10 @@ Python ask_python(const Environment& environment) {
       "import pathlib\n"
       "h5py = u.find_spec('h5py') if there('h5py') else None\n"
       "libraries = pathlib.Path(h5py.origin).parent.parent / 'h5py.libs' if h5py and h5py.origin else None\n"
-      "if libraries and list(libraries.glob('libhdf5-*.so*')): print('h5py')\n";
+      "if libraries and list(libraries.glob('libhdf5-*.so*')): print('h5py')\n"
+      "for folder in u.find_spec('nvidia').submodule_search_locations if there('nvidia') else ():\n"
+      "    nccl = pathlib.Path(folder, 'nccl/lib/libnccl.so.2')\n"
+      "    if nccl.exists(): print('nccl', nccl)\n";
   int code = 0;
   std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
   auto python = posix::find_program("python", path, code);
@@ -94,6 +107,19 @@ std::string hdf5_item(const Environment& environment, const Python& python) {
                                  : "HDF5, for checkpoints (HOROVOD_HDF5 names a file of it)");
 }
 
+std::string found_text(const FoundLibrary& found, const std::string& what, const char* otherwise) {
+  return found.version.empty() ? otherwise : "found: " + what + found.version + ", " + found.file;
+}
+
+std::string gpu_items(const Environment& environment, const Python& python) {
+  const std::string driver = found_text(find_gpu_driver(environment), "a driver for CUDA ", "no driver was found here");
+  const std::string nccl = found_text(find_nccl(environment, python.told("nccl")), "",
+                                      "no library was found here; pip install nvidia-nccl-cu12 brings one");
+  return item(has_plugin("cuda", environment),
+              ("CUDA, for tensors in the memory of NVIDIA's GPUs (" + driver + ")").c_str()) +
+         item(has_plugin("nccl", environment), ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
+}
+
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
@@ -108,8 +134,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
           item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
-          item(has_plugin("hwloc", environment), "hwloc") +
-          item(has_plugin("cuda", environment), "CUDA, for tensors in the memory of NVIDIA's GPUs");
+          item(has_plugin("hwloc", environment), "hwloc") + gpu_items(environment, python);
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
   text += hdf5_item(environment, python);
   text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";

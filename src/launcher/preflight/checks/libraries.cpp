@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "launcher/options/gpu_libraries.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/shared_library.hpp"
 
@@ -23,14 +24,6 @@ std::string mpi_release(const posix::SharedLibrary& library) {
   return first_line(text.data());
 }
 
-std::string nccl_release(const posix::SharedLibrary& library) {
-  auto tell = reinterpret_cast<int (*)(int*)>(library.symbol("ncclGetVersion"));
-  int code = 0;
-  if (tell == nullptr || tell(&code) != 0) return "of unknown release";
-  const int base = code >= 10000 ? 10000 : 1000;
-  return std::to_string(code / base) + "." + std::to_string(code % base / 100) + "." + std::to_string(code % 100);
-}
-
 void gather_libraries(const Place& place, Facts& facts) {
   if (!place.is_first) return;
   std::string mpi;
@@ -42,8 +35,8 @@ void gather_libraries(const Place& place, Facts& facts) {
     kept.push_back(std::move(*library));
   }
   facts.set("mpi", mpi.empty() ? "none" : mpi);
-  auto nccl = posix::SharedLibrary::open("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-  facts.set("nccl", nccl ? nccl_release(*nccl) : "none");
+  const FoundLibrary nccl = find_nccl(place.environment, {});
+  facts.set("nccl", nccl.version.empty() ? "none" : nccl.version);
 }
 
 }  // namespace
