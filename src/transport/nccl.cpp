@@ -55,6 +55,10 @@ class NcclConnecting final : public Connecting {
   std::unique_ptr<Link> take() override {
     if (agreement_.refusal.empty()) {
       tell_news();
+      if (agreement_.without_nvls && group_.me == Seat{0})
+        log::info("NVLS is off for '" + name_ +
+                  "', which is a part of its nodes, so that the NVSwitches have places "
+                  "for others (nvlsHostMode; NCCL_NVLS_ENABLE decides if it is set)");
       return candidate_->make_link(agreement_);
     }
     if (group_.me == Seat{0})

@@ -25,6 +25,7 @@ if(NOT HVD_TEST_FOLDERS OR nccl IN_LIST HVD_TEST_FOLDERS)
   file(GLOB nccl_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/nccl/*.cpp)
   add_executable(test_nccl ${nccl_tests} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/tsan/options.cpp
                            ${PROJECT_SOURCE_DIR}/src/native/nccl/library.cpp
+                           ${PROJECT_SOURCE_DIR}/src/transport/nccl/communicator.cpp
                            ${CMAKE_CURRENT_SOURCE_DIR}/conformance/exercise.cpp)
   target_include_directories(test_nccl PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   add_dependencies(test_nccl horovod_cuda horovod_nccl)
@@ -59,8 +60,12 @@ add_test(NAME nccl.a_lost_rank_is_named_and_leaves_no_number COMMAND horovodrun 
 set_tests_properties(nccl.a_lost_rank_is_named_and_leaves_no_number
                      PROPERTIES LABELS ranks TIMEOUT 120 ENVIRONMENT "${on_doubles}"
                                 PASS_REGULAR_EXPRESSION "ok loss_is_named" FAIL_REGULAR_EXPRESSION "failed ")
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME nccl.jobs_name_what_is_missing_or_bad
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/nccl/jobs_test.py $<TARGET_FILE:horovodrun>
+                 $<TARGET_FILE:nccl_ranks> $<TARGET_FILE:hvd_cuda_double> $<TARGET_FILE:hvd_nccl_double>)
+set_tests_properties(nccl.jobs_name_what_is_missing_or_bad PROPERTIES LABELS ranks TIMEOUT 300)
 if(TARGET hvd_python_core)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME nccl.python_does_not_wait_for_the_gpu
            COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
   set(variables ${on_doubles} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_BINARY_DIR}/python)

@@ -63,6 +63,9 @@ TEST_F(NcclLibrary, versions_with_known_faults_are_told) {
   EXPECT_EQ(known_fault(22809), "");
   EXPECT_NE(known_fault(22907).find("NCCL_NVLS_ENABLE=0"), std::string::npos);
   EXPECT_EQ(known_fault(23004), "");
+  EXPECT_NE(fault_with_stack(22707, true).find("ulimit -s 8192"), std::string::npos);
+  EXPECT_EQ(fault_with_stack(22707, false), "");
+  EXPECT_EQ(fault_with_stack(22803, true), "");
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ class NcclCards : public ::testing::Test {
 TEST_F(NcclCards, come_as_they_were_sent) {
   cards[1].refusal = "none here";
   cards[1].shares_gpu = true;
+  cards[1].sets_nvls = true;
   const auto card = Card::decode(cards[1].encode());
   ASSERT_TRUE(card);
   EXPECT_EQ(*card, cards[1]);
@@ -40,11 +41,45 @@ TEST_F(NcclCards, come_as_they_were_sent) {
   EXPECT_FALSE(Card::decode(damaged));
 }
 
-TEST_F(NcclCards, agree_on_the_id_of_the_first_and_the_smallest_buffer) {
+TEST_F(NcclCards, agree_on_the_ids_that_were_drawn_and_the_smallest_buffer) {
   const Agreement agreement = agree(world, group, cards);
   EXPECT_EQ(agreement.refusal, "");
-  EXPECT_EQ(agreement.id, "where they meet");
+  EXPECT_EQ(agreement.ids, std::vector<std::string>{"where they meet"});
   EXPECT_EQ(agreement.buffer_bytes, 8 << 20);
+}
+
+TEST_F(NcclCards, have_an_id_for_each_128_ranks_where_NCCL_takes_several) {
+  const World large = testing::made_up_world(std::vector<int>(75, 4));
+  Group all{{}, Seat{0}};
+  std::vector<Card> of_all(300, cards[1]);
+  for (int seat = 0; seat < 300; ++seat) {
+    all.ranks.push_back(Rank{seat});
+    of_all[static_cast<std::size_t>(seat)].gpu = std::to_string(seat);
+    if (draws_id(seat, true)) of_all[static_cast<std::size_t>(seat)].id = "drawn by " + std::to_string(seat);
+  }
+  EXPECT_EQ(agree(large, all, of_all).ids, (std::vector<std::string>{"drawn by 0", "drawn by 128", "drawn by 256"}));
+  EXPECT_TRUE(draws_id(0, false));
+  EXPECT_FALSE(draws_id(128, false));
+}
+
+TEST_F(NcclCards, leave_NVLS_to_groups_of_whole_nodes) {
+  const World nodes = testing::made_up_world({4, 4});
+  const auto of = [](std::vector<int> ranks) {
+    Group some{{}, Seat{0}};
+    for (const int rank : ranks) some.ranks.push_back(Rank{rank});
+    return some;
+  };
+  EXPECT_FALSE(is_part_of_its_nodes(nodes, of({0, 1, 2, 3, 4, 5, 6, 7})));
+  EXPECT_FALSE(is_part_of_its_nodes(nodes, of({4, 5, 6, 7})));
+  EXPECT_FALSE(is_part_of_its_nodes(nodes, of({0, 1, 2, 3, 4})));
+  const Group part = of({0, 1, 4});
+  EXPECT_TRUE(is_part_of_its_nodes(nodes, part));
+  EXPECT_FALSE(agree(nodes, part, cards).without_nvls) << "2.28 has no way";
+  for (Card& card : cards) card.version = 23100;
+  EXPECT_TRUE(agree(nodes, part, cards).without_nvls);
+  EXPECT_FALSE(agree(world, group, cards).without_nvls);
+  cards[1].sets_nvls = true;
+  EXPECT_FALSE(agree(nodes, part, cards).without_nvls) << "a user has decided";
 }
 
 TEST_F(NcclCards, name_the_rank_that_has_no_NCCL) {

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -136,6 +137,19 @@ std::string known_fault(int version) {
   if (version == 22907)
     return "NCCL 2.29.7 ends a job with many process sets on NVSwitch: set NCCL_NVLS_ENABLE=0, or take another version";
   return "";
+}
+
+std::string fault_with_stack(int version, bool is_unlimited) {
+  if (!is_unlimited || version >= 22800) return "";
+  return "with unlimited stacks (ulimit -s unlimited) the threads of NCCL " + version_text(version) +
+         " get 2 MB, and may crash: set ulimit -s 8192 in the job script, or take NCCL 2.28.9 or later";
+}
+
+std::string known_faults_here(int version) {
+  rlimit limit{};
+  const bool is_unlimited = ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+  const std::string of_version = known_fault(version), with_stack = fault_with_stack(version, is_unlimited);
+  return of_version + (of_version.empty() || with_stack.empty() ? "" : "; ") + with_stack;
 }
 
 Error error_of(const Library& library, Code code, CommunicatorHandle communicator, const std::string& what,

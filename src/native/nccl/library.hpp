@@ -4,6 +4,7 @@
 // compares them with nccl.h where that is present).
 //
 // Only the plugin for NCCL contains this code.
+#include <array>
 #include <climits>
 #include <cstddef>
 #include <string>
@@ -35,9 +36,10 @@ struct UniqueId {
   char bytes[128];
 };
 
-// The beginning of ncclConfig_t. Libraries complete what is missing at its end, and ignore what they do not know.
+// ncclConfig_t. Its first members are of 2.27. Libraries complete what is missing at the end.
 struct CommunicatorConfig {
-  std::size_t size = sizeof(CommunicatorConfig);
+  static constexpr std::size_t size_of_22700 = 56;
+  std::size_t size = size_of_22700;
   unsigned magic = 0xcafebeef;
   unsigned version = 22700;  // of the header that the members are of
   int blocking = 0;
@@ -48,6 +50,24 @@ struct CommunicatorConfig {
   int split_share = INT_MIN;
   int traffic_class = INT_MIN;
   const char* name = nullptr;
+  // The others are of 2.31.
+  std::array<int, 14> others = filled(INT_MIN);
+  int nvls_host_mode = INT_MIN;
+
+  // The communicator takes none of the few groups that an NVSwitch can serve by multicast. Needs 2.31.
+  void do_without_nvls() {
+    size = sizeof(CommunicatorConfig);
+    version = first_with_nvls_mode;
+    nvls_host_mode = INT_MAX;
+  }
+  static constexpr int first_with_nvls_mode = 23100;
+
+ private:
+  static constexpr std::array<int, 14> filled(int value) {
+    std::array<int, 14> all{};
+    for (int& one : all) one = value;
+    return all;
+  }
 };
 
 // As ncclGetVersion() counts: 10000 times the first number, 100 times the second, and the third.
@@ -59,6 +79,7 @@ inline constexpr int oldest_version = 21800;
   NEEDED(get_version, "ncclGetVersion", int* version)                                                        \
   NEEDED(get_unique_id, "ncclGetUniqueId", UniqueId* id)                                                     \
   NEEDED(init, "ncclCommInitRankConfig", CommunicatorHandle* communicator, int ranks, UniqueId id, int rank, CommunicatorConfig* config) \
+  OPTIONAL(init_scalable, "ncclCommInitRankScalable", CommunicatorHandle* communicator, int ranks, int rank, int id_count, UniqueId* ids, CommunicatorConfig* config) \
   NEEDED(async_error, "ncclCommGetAsyncError", CommunicatorHandle communicator, Code* code)                  \
   NEEDED(finalize, "ncclCommFinalize", CommunicatorHandle communicator)                                      \
   NEEDED(destroy, "ncclCommDestroy", CommunicatorHandle communicator)                                        \
@@ -102,6 +123,10 @@ Result<const Library*> open_library(const Environment& environment);
 std::string version_text(int version);
 // What is known to be wrong with this version, and which one to take; empty if nothing is.
 std::string known_fault(int version);
+// What is wrong with it where stacks are unlimited (ulimit -s).
+std::string fault_with_stack(int version, bool is_unlimited);
+// Both, in this process.
+std::string known_faults_here(int version);
 
 // "WHAT: NCCL's text (code 3): the last line that NCCL has to say about it: what to do". `communicator` may be null.
 Error error_of(const Library& library, Code code, CommunicatorHandle communicator, const std::string& what,

@@ -28,10 +28,14 @@ Status Communicator::check(nccl::Code code, const char* what) const {
   return nccl::error_of(library_, code, handle_, std::string(what) + " over '" + name_ + "' has failed");
 }
 
-Status Communicator::make(const nccl::UniqueId& id, int rank, int size, Deadline deadline) {
+Status Communicator::make(std::span<nccl::UniqueId> ids, int rank, int size, bool without_nvls, Deadline deadline) {
   nccl::CommunicatorConfig config;
   config.name = name_.c_str();
-  HVD_RETURN_IF_ERROR(check(library_.init(&handle_, size, id, rank, &config), "the start"));
+  if (without_nvls) config.do_without_nvls();
+  const nccl::Code begun =
+      ids.size() > 1 ? library_.init_scalable(&handle_, size, rank, static_cast<int>(ids.size()), ids.data(), &config)
+                     : library_.init(&handle_, size, ids.front(), rank, &config);
+  HVD_RETURN_IF_ERROR(check(begun, "the start"));
   return finish("the start", deadline);
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "base/deadline.hpp"
@@ -18,20 +19,20 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Collective. Returns when the communicator is there.
-  Status make(const nccl::UniqueId& id, int rank, int size, Deadline deadline);
+  // Collective. Returns when the communicator is there. Several ids need Library::init_scalable.
+  Status make(std::span<nccl::UniqueId> ids, int rank, int size, bool without_nvls, Deadline deadline);
   bool is_there() const noexcept { return handle_ != nullptr; }
 
   // Makes the calls of one launch, as a group, and returns when they have launched all they have to.
   template <typename Calls>
-  Status launch(const char* what, Calls calls) {
+  Status launch(const char* what, Calls calls, Deadline deadline = Deadline::never()) {
     if (is_stopped()) return stopped();
     HVD_RETURN_IF_ERROR(check(library_.group_start(), what));
     Status called = calls();
     const Status ended = check(library_.group_end(), what);
     if (!called) return called;
     HVD_RETURN_IF_ERROR(ended);
-    return finish(what, Deadline::never());
+    return finish(what, deadline);
   }
   Status check(nccl::Code code, const char* what) const;
   const nccl::Library& library() const noexcept { return library_; }

@@ -24,8 +24,10 @@ NcclLink::NcclLink(const Surroundings& surroundings, const Group& group, std::st
       start_timeout_s_(std::max(surroundings.config->start_timeout_s, least_start_timeout_s)),
       equipment_(std::move(equipment)),
       buffer_bytes_(static_cast<std::size_t>(agreement.buffer_bytes)),
+      without_nvls_(agreement.without_nvls),
       communicator_(*equipment_.library, std::move(name)) {
-  std::memcpy(id_.bytes, agreement.id.data(), std::min(sizeof id_.bytes, agreement.id.size()));
+  for (const std::string& id : agreement.ids)
+    std::memcpy(ids_.emplace_back().bytes, id.data(), std::min(sizeof ids_.back().bytes, id.size()));
 }
 
 // All members do this at the same place of the log, or have aborted the link before.
@@ -68,7 +70,8 @@ void NcclLink::abort(const Error& reason) noexcept {
 }
 
 void NcclLink::make() {
-  ready_ = communicator_.make(id_, group_.me.value, group_.size(), Deadline::after(milliseconds_of(start_timeout_s_)));
+  ready_ = communicator_.make(ids_, group_.me.value, group_.size(), without_nvls_,
+                              Deadline::after(milliseconds_of(start_timeout_s_)));
 }
 
 Error NcclLink::named(Error error) const {

@@ -67,7 +67,8 @@ class NcclLink final : public Link, public NativeCollectives {
   const double start_timeout_s_;
   Equipment equipment_;
   const std::size_t buffer_bytes_;
-  nccl::UniqueId id_{};
+  std::vector<nccl::UniqueId> ids_;
+  const bool without_nvls_;
   Communicator communicator_;
   Status ready_;
   std::atomic<std::uint64_t> last_end_{0};

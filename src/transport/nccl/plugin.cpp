@@ -64,7 +64,7 @@ class CandidateOnGpu final : public Candidate {
     return {"NCCL " + nccl::version_text(library.version) + " carries tensors from GPU to GPU (" + library.path +
                 "); for each group of ranks " + std::to_string(card_.buffer_bytes >> 20) +
                 " MB of the GPU are kept for tensors that are packed (HOROVOD_DEVICE_FUSION_THRESHOLD)",
-            nccl::known_fault(library.version)};
+            nccl::known_faults_here(library.version)};
   }
   std::unique_ptr<Link> make_link(const Agreement& agreement) override {
     auto issuer = equipment_.issuer;
@@ -91,6 +91,7 @@ class CandidateOnGpu final : public Candidate {
     card_.gpu = equipment_.issuer->context().facts().uuid;
     card_.shares_gpu =
         (*library)->version >= 23000 && environment.get("NCCL_MULTI_RANK_GPU_ENABLE").value_or("0") == "1";
+    card_.sets_nvls = environment.has("NCCL_NVLS_ENABLE");
     auto bytes = static_cast<std::size_t>(surroundings_.config->device_fusion_threshold_bytes);
     bytes = std::max<std::size_t>(bytes, 1 << 20);
     auto stream = equipment_.device.stream();
@@ -105,7 +106,7 @@ class CandidateOnGpu final : public Candidate {
     std::memset(word->data(), 0, sizeof(std::uint32_t));
     equipment_.buffer = std::move(*buffer);
     equipment_.abort_word = std::move(*word);
-    if (group_.me != Seat{0}) return {};
+    if (!draws_id(group_.me.value, (*library)->init_scalable != nullptr)) return {};
     nccl::UniqueId id;
     if (const nccl::Code code = (*library)->get_unique_id(&id); code != nccl::Code::success)
       return nccl::error_of(**library, code, nullptr, "no communicator can be made");

@@ -201,9 +201,14 @@ HVD_EXPORT Code ncclGetUniqueId(UniqueId* id) {
   std::snprintf(id->bytes, sizeof id->bytes, "/dev/shm/hvd-nccl-double-%d-%d", ::getpid(), count++);
   return Code::success;
 }
-HVD_EXPORT Code ncclCommInitRankConfig(Communicator** made, int size, UniqueId id, int rank,
-                                       hvd::nccl::CommunicatorConfig* config) {
-  HVD_BEGIN();
+namespace {
+using hvd::nccl::CommunicatorConfig;
+Code start(Communicator** made, int size, const UniqueId& id, int rank, CommunicatorConfig* config) {
+  if (config != nullptr && config->size > CommunicatorConfig::size_of_22700) {
+    if (Double::it().version < CommunicatorConfig::first_with_nvls_mode)
+      Double::it().find("a configuration of a communicator with members that this version does not know");
+    if (config->nvls_host_mode == INT_MAX) ++Double::it().without_nvls;
+  }
   if (size < 1 || rank < 0 || rank >= size || (config != nullptr && config->magic != 0xcafebeef))
     return Code::invalid_argument;
   auto* communicator = new Communicator;
@@ -219,6 +224,22 @@ HVD_EXPORT Code ncclCommInitRankConfig(Communicator** made, int size, UniqueId i
   if (!communicator->is_blocking) return Code::in_progress;
   while (look(*communicator) == Code::in_progress) ::usleep(50);
   return Code::success;
+}
+}  // namespace
+HVD_EXPORT Code ncclCommInitRankConfig(Communicator** made, int size, UniqueId id, int rank,
+                                       CommunicatorConfig* config) {
+  HVD_BEGIN();
+  return start(made, size, id, rank, config);
+}
+// The ranks meet by all ids, so that one that differs is noticed.
+HVD_EXPORT Code ncclCommInitRankScalable(Communicator** made, int size, int rank, int id_count, UniqueId* ids,
+                                         CommunicatorConfig* config) {
+  HVD_BEGIN();
+  if (id_count < 1 || id_count > size) return Code::invalid_argument;
+  UniqueId all = ids[0];
+  for (int i = 1; i < id_count; ++i)
+    std::strncat(all.bytes, std::strrchr(ids[i].bytes, '-'), sizeof all.bytes - std::strlen(all.bytes) - 1);
+  return start(made, size, all, rank, config);
 }
 HVD_EXPORT Code ncclCommInitRank(Communicator** made, int size, UniqueId id, int rank) {
   return ncclCommInitRankConfig(made, size, id, rank, nullptr);
@@ -293,6 +314,9 @@ __attribute__((visibility("default"))) void hvd_nccl_double_set_version(int vers
 }
 __attribute__((visibility("default"))) size_t hvd_nccl_double_communicators(void) {
   return Double::it().communicators;
+}
+__attribute__((visibility("default"))) size_t hvd_nccl_double_without_nvls(void) {
+  return Double::it().without_nvls;
 }
 __attribute__((visibility("default"))) void hvd_nccl_double_refuse(const char* entry_point, int code, int calls) {
   std::lock_guard lock(Double::it().mutex);

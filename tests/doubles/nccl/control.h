@@ -26,6 +26,8 @@ size_t hvd_nccl_double_calls(const char* entry_point);
 void hvd_nccl_double_set_version(int version);
 /* Communicators of this process that were neither destroyed nor aborted. */
 size_t hvd_nccl_double_communicators(void);
+/* Communicators that were started without NVLS. */
+size_t hvd_nccl_double_without_nvls(void);
 /* The entry point returns this code at the call after `calls` more calls, once. With "late" in place of a name, a
  * launch ends with this code in ncclCommGetAsyncError. */
 void hvd_nccl_double_refuse(const char* entry_point, int code, int calls);

@@ -104,7 +104,7 @@ class Double {
   };
   std::map<std::string, Refusal> refusals;
   std::atomic<bool> hangs[3] = {};
-  std::atomic<std::size_t> communicators{0};
+  std::atomic<std::size_t> communicators{0}, without_nvls{0};
   int version = 22809, looks = 3;
   std::string last_error;
 

@@ -27,6 +27,9 @@ inline constexpr bool agree<Code (*)(Ours...), ncclResult_t (*)(Theirs...)> =
 HVD_AGREES(get_version, ::ncclGetVersion)
 HVD_AGREES(get_unique_id, ::ncclGetUniqueId)
 HVD_AGREES(init, ::ncclCommInitRankConfig)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+HVD_AGREES(init_scalable, ::ncclCommInitRankScalable)
+#endif
 HVD_AGREES(async_error, ::ncclCommGetAsyncError)
 HVD_AGREES(finalize, ::ncclCommFinalize)
 HVD_AGREES(destroy, ::ncclCommDestroy)
@@ -81,6 +84,10 @@ HVD_LIES_AT(split_share, splitShare)
 HVD_LIES_AT(traffic_class, trafficClass)
 HVD_LIES_AT(name, commName)
 static_assert(NCCL_CONFIG_UNDEF_INT == INT_MIN);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+HVD_LIES_AT(nvls_host_mode, nvlsHostMode)
+HVD_IS(INT_MAX, ncclNvlsHostModeDisable)
+#endif
 
 }  // namespace
 }  // namespace hvd::nccl
