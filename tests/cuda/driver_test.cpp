@@ -85,8 +85,15 @@ TEST_F(OnDouble, a_gpu_that_is_not_there_or_taken_is_an_error_that_tells_why) {
   EXPECT_TRUE(has(why_not(), "prohibited mode")) << why_not();
   hvd_double_set_mode(0, static_cast<int>(ComputeMode::exclusive_process), 0);
   EXPECT_EQ(why_not(), "");
-  hvd_double_refuse("cuDevicePrimaryCtxRetain", static_cast<int>(Code::mps_connection_failed), 0, 0);
-  EXPECT_TRUE(has(why_not(), "CUDA_MPS_LOG_DIRECTORY"));
+  for (const Code code :
+       {Code::mps_connection_failed, Code::mps_rpc_failure, Code::mps_server_not_ready, Code::mps_client_terminated}) {
+    hvd_double_refuse("cuDevicePrimaryCtxRetain", static_cast<int>(code), 0, 0);
+    EXPECT_TRUE(has(why_not(), "CUDA_MPS_LOG_DIRECTORY")) << static_cast<int>(code);
+  }
+  for (const Code code : {Code::mps_max_clients_reached, Code::mps_max_connections_reached}) {
+    hvd_double_refuse("cuDevicePrimaryCtxRetain", static_cast<int>(code), 0, 0);
+    EXPECT_TRUE(has(why_not(), "let fewer processes share the GPU")) << static_cast<int>(code);
+  }
   hvd_double_refuse("cuDevicePrimaryCtxRetain", static_cast<int>(Code::ecc_uncorrectable), 0, 0);
   EXPECT_TRUE(has(why_not(), "leave this node out"));
 }

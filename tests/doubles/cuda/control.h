@@ -5,7 +5,8 @@
  * whose streams are late and out of step, and whose memory no host can touch. Every missing wait is found.
  *
  * What is asked of it before it starts, by variables: HVD_DOUBLE_DEVICES (2), HVD_DOUBLE_SEED (1), HVD_DOUBLE_DELAY (8;
- * work waits for up to so many turns of its stream), HVD_DOUBLE_DRIVER (12080; the version).
+ * work waits for up to so many turns of its stream), HVD_DOUBLE_DRIVER (12080; the version), HVD_DOUBLE_MEMORY (bytes
+ * of each device), HVD_DOUBLE_REFUSE (ENTRY_POINT=CODE@CALLS: so many calls succeed, all later ones return this code).
  * A process that ends with findings that nobody has taken ends with the status 66; so does a forked child that calls
  * the driver.
  *

@@ -64,6 +64,12 @@ Double::Double() : version(static_cast<int>(number_of("HVD_DOUBLE_DRIVER", 12080
   const auto devices = std::clamp<long long>(number_of("HVD_DOUBLE_DEVICES", 2), 0, most_devices);
   contexts_.resize(static_cast<std::size_t>(devices));
   for (std::size_t i = 0; i < contexts_.size(); ++i) contexts_[i].device = static_cast<int>(i);
+  most_bytes = static_cast<std::size_t>(number_of("HVD_DOUBLE_MEMORY", static_cast<long long>(most_bytes)));
+  char name[64] = "";
+  int code = 0, calls_before = 0;
+  if (const char* text = std::getenv("HVD_DOUBLE_REFUSE");
+      text != nullptr && std::sscanf(text, "%63[^=]=%d@%d", name, &code, &calls_before) >= 2)
+    refusals[name] = {static_cast<cuda::Code>(code), calls_before, true};
   ::pthread_atfork(nullptr, nullptr, [] { is_child = true; });
   devices::cuda::memory_of_double = [](const void* address, std::size_t, devices::cuda::Access) -> void* {
     return testing::inner_address(address);
