@@ -61,10 +61,12 @@ set_tests_properties(nccl.a_lost_rank_is_named_and_leaves_no_number
                      PROPERTIES LABELS ranks TIMEOUT 120 ENVIRONMENT "${on_doubles}"
                                 PASS_REGULAR_EXPRESSION "ok loss_is_named" FAIL_REGULAR_EXPRESSION "failed ")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-add_test(NAME nccl.jobs_name_what_is_missing_or_bad
-         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/nccl/jobs_test.py $<TARGET_FILE:horovodrun>
-                 $<TARGET_FILE:nccl_ranks> $<TARGET_FILE:hvd_cuda_double> $<TARGET_FILE:hvd_nccl_double>)
-set_tests_properties(nccl.jobs_name_what_is_missing_or_bad PROPERTIES LABELS ranks TIMEOUT 300)
+foreach(class Jobs Preflight)
+  add_test(NAME nccl.what_is_missing_bad_or_slow_is_named.${class}
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/nccl/jobs_test.py $<TARGET_FILE:horovodrun>
+                   $<TARGET_FILE:nccl_ranks> $<TARGET_FILE:hvd_cuda_double> $<TARGET_FILE:hvd_nccl_double> ${class})
+  set_tests_properties(nccl.what_is_missing_bad_or_slow_is_named.${class} PROPERTIES LABELS ranks TIMEOUT 300)
+endforeach()
 if(TARGET hvd_python_core)
   add_test(NAME nccl.python_does_not_wait_for_the_gpu
            COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)

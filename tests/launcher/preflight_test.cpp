@@ -8,6 +8,7 @@
 
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/fabrics.hpp"
+#include "launcher/preflight/gpu_measurement.hpp"
 #include "launcher/preflight/link_measurement.hpp"
 #include "launcher/preflight/page.hpp"
 #include "launcher/preflight/preflight.hpp"
@@ -126,6 +127,72 @@ TEST(Preflight, names_the_host_of_each_fault) {
         << row.words;
     EXPECT_TRUE(std::ranges::none_of(findings, [](const Finding& finding) { return finding.remedy.empty(); }));
   }
+}
+
+// Four nodes with three ranks each, whose GPUs have been measured.
+Allocation allocation_with_gpus() {
+  Allocation allocation{12, {"n1", "n2", "n3", "n4"}, "srun", "", false, {}};
+  for (int node = 1; node <= 4; ++node)
+    for (int local = 0; local < 3; ++local) {
+      Facts probe = healthy(node, local);
+      probe.add({{"driver", "12.8"},
+                 {"gpu_name", "H100"},
+                 {"gpu_uuid", "GPU-" + std::to_string(node) + std::to_string(local)},
+                 {"gpus", ""},
+                 {"gpu_node", "230.5"},
+                 {"gpu_partner", "150.1"},
+                 {"gpu_world", "90.0"},
+                 {"gpu_rail", "24.2"}});
+      allocation.probes.push_back(probe);
+    }
+  return allocation;
+}
+
+TEST(Preflight, names_the_host_and_the_rank_of_a_slow_or_wrong_gpu) {
+  EXPECT_EQ(findings_of(allocation_with_gpus(), "gpu links").size(), 0u);
+  const struct {
+    Facts of_one;  // facts of n2's second rank
+    const char* words;
+    bool of_first;  // the fact is one of the node
+  } rows[] = {
+      {{{"gpu_node", "60.0"}}, "60 GB/s", true},
+      {{{"gpu_partner", "30.0"}}, "30 GB/s at best by local rank 1 (H100, GPU-21)", false},
+      {{{"gpu_rail", "2.5"}}, "2.5 GB/s at best by local rank 1 (H100, GPU-21)", false},
+      {{{"gpu_uuid", "GPU-20"}}, "and local rank 0 take the same", false},
+      {{{"gpu_trouble", "NCCL was not found"}}, "local rank 1: NCCL was not found", false},
+      {{{"gpu_error", "the start has not ended"}}, "local rank 1: the start has not ended", false},
+      {{{"nccl_fault", "may hang"}}, "may hang", false},
+      {{{"driver", "12.2"}}, "12.2", true},
+      {{{"gpu_name", "A100"}}, "A100", true},
+  };
+  for (const auto& row : rows) {
+    Allocation allocation = allocation_with_gpus();
+    allocation.probes[row.of_first ? 3 : 4].add(row.of_one);
+    const auto findings = findings_of(allocation, "gpu links");
+    ASSERT_EQ(findings.size(), 1u) << row.words;
+    EXPECT_EQ(findings[0].host, "n2");
+    EXPECT_NE(findings[0].found.find(row.words), std::string::npos) << findings[0].found;
+    EXPECT_FALSE(findings[0].remedy.empty());
+  }
+}
+
+TEST(Preflight, lets_each_rank_meet_those_of_its_node_and_its_like_on_others) {
+  EXPECT_EQ(partners_in_node({4, 5}, 5), std::vector<int>{0});
+  std::vector<int> met;
+  for (const int place : partners_in_node({4, 5, 6}, 6))
+    if (place >= 0) met.push_back(place);
+  std::ranges::sort(met);
+  EXPECT_EQ(met, (std::vector<int>{0, 1}));
+  const std::vector<int> nodes{0, 0, 1, 1, 2};  // the last node has one rank
+  for (int rank = 0; rank < 5; ++rank) {
+    const auto partners = partners_on_other_nodes(nodes, rank);
+    for (std::size_t round = 0; round < partners.size(); ++round) {
+      if (partners[round] < 0) continue;
+      EXPECT_NE(nodes[static_cast<std::size_t>(partners[round])], nodes[static_cast<std::size_t>(rank)]);
+      EXPECT_EQ(partners_on_other_nodes(nodes, partners[round])[round], rank);
+    }
+  }
+  EXPECT_EQ(partners_on_other_nodes({0, 1}, 0), std::vector<int>{1});
 }
 
 TEST(Preflight, knows_what_ranks_do_themselves_where_there_are_gpus) {

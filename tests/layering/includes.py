@@ -26,8 +26,8 @@ MAY_USE = {
     "runtime": {"base", "native/posix", "native/nvtx", "devices", "topology", "bootstrap", "connections", "control",
                 "transport", "collectives"},
     "jobscripts": {"base"},
-    "launcher": {"base", "native/posix", "native/pmix", "topology", "schedulers", "bootstrap", "checkpoint",
-                 "jobscripts"},
+    "launcher": {"base", "native/posix", "native/pmix", "native/nccl/measuring.hpp", "topology", "schedulers",
+                 "bootstrap", "checkpoint", "jobscripts"},
     "api": {"base", "native/mpi", "native/posix", "schedulers", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }

@@ -63,9 +63,9 @@ class Jobs(unittest.TestCase):
                          of_rank_1=f"LD_PRELOAD={NCCL}:{other}", LD_LIBRARY_PATH=os.path.dirname(NCCL))
 
     def test_an_NCCL_that_is_known_to_be_bad_is_used_with_a_warning(self):
-        for version, words in ((22805, "NCCL 2.28.3 to 2.28.8 may hang"), (22907, "NCCL 2.29.7 ends a job")):
-            text = self.goes_on("WARNING .*" + words, HVD_NCCL_DOUBLE_VERSION=version)
-            self.assertEqual(text.count(words), 1)
+        words = "NCCL 2.28.3 to 2.28.8 may hang"
+        text = self.goes_on("WARNING .*" + words, HVD_NCCL_DOUBLE_VERSION=22805)
+        self.assertEqual(text.count(words), 1)
         self.assertNotIn("WARNING", self.goes_on())
 
     def test_an_old_NCCL_with_unlimited_stacks_is_used_with_a_warning(self):
@@ -87,10 +87,7 @@ class Jobs(unittest.TestCase):
         self.ends("is a driver for CUDA 11.4, needed is CUDA 11.8 or later", HVD_DOUBLE_DRIVER=11040)
 
     def test_a_GPU_that_cannot_be_had_is_an_error_that_tells_why(self):
-        for code, words in ((46, "another process has the GPU in exclusive mode"),
-                            (805, "ask the site for MPS"), (807, "ask the site for MPS"),
-                            (808, "MPS has no place for more"), (214, "the memory of the GPU has failed"),
-                            (802, "the fabric manager or the GPU is not ready yet")):
+        for code, words in ((46, "another process has the GPU in exclusive mode"), (807, "ask the site for MPS")):
             with self.subTest(code=code):  # the program's own call succeeds
                 self.ends(rf"rank 1: .*{words}", of_rank_1=f"HVD_DOUBLE_REFUSE=cuDevicePrimaryCtxRetain={code}@1")
 
@@ -113,8 +110,7 @@ class Jobs(unittest.TestCase):
                   of_rank_1="HVD_NCCL_DOUBLE_REFUSE=late=8@0", HOROVOD_NCCL=1)
 
     def test_a_GPU_that_fails_in_mid_step_is_named_by_all_ranks(self):
-        for code, words in ((719, "a kernel has failed, or the GPU is lost"), (999, "the GPU may be lost"),
-                            (214, "the memory of the GPU has failed")):
+        for code, words in ((719, "a kernel has failed, or the GPU is lost"), (214, "memory of the GPU has failed")):
             with self.subTest(code=code):
                 text = self.ends(words, of_rank_1=f"HVD_DOUBLE_REFUSE=cuEventRecord={code}@1", HOROVOD_NCCL=1)
                 self.assertRegex(text, r"failed \S+: rank [01]: .*cuda device 1")
@@ -130,6 +126,39 @@ class Jobs(unittest.TestCase):
             self.goes_on(HOROVOD_TIMELINE=file)
             names = {event.get("name") for event in json.loads(file.read_text(encoding="utf-8"))}
         self.assertLessEqual({"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "QUEUE", "NCCL_ALLREDUCE"}, names)
+
+
+class Preflight(unittest.TestCase):
+    def preflight(self, ranks, ranks_of_node, slow, **variables):
+        """The findings about links of GPUs, with one rank that is slow. Nodes are made up."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "horovodrun")
+            program.write_text(f'#!/bin/sh\n[ -z "$HOROVOD_RANK" ] || export HOROVOD_FAKE_NODE='
+                               f'$((HOROVOD_RANK / {ranks_of_node}))\nexec {HOROVODRUN} "$@"\n', encoding="utf-8")
+            program.chmod(0o755)
+            environment = {**os.environ, "HOROVOD_CUDA_DRIVER": DRIVER, "HOROVOD_NCCL_LIBRARY": NCCL,
+                           "HVD_DOUBLE_DELAY": "0", "HVD_DOUBLE_DEVICES": str(ranks), "HVD_NCCL_DOUBLE_SLOW": str(slow),
+                           "HOROVOD_REMOTE_PROGRAM": str(program), **variables}
+            done = subprocess.run([HOROVODRUN, "-np", str(ranks), "--preflight=json", "true"], env=environment,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=100, check=False)
+        found = [check for check in json.loads(done.stdout)["checks"] if check["check"] == "gpu links"]
+        self.assertEqual(len(found), 1, done)
+        return found[0]
+
+    def test_names_a_rank_whose_GPU_is_slow(self):
+        for ranks, ranks_of_node, words in ((3, 3, "GPUs of the node"), (3, 1, "GPUs on other nodes")):
+            with self.subTest(words):
+                found = self.preflight(ranks, ranks_of_node, slow=2)
+                self.assertEqual(len(found["findings"]), 1, found)
+                self.assertIn(words, found["findings"][0]["expected"])
+                self.assertRegex(found["findings"][0]["found"], r"at best by local rank 2 \(.*, GPU-\S+002\)")
+
+    def test_tells_why_it_has_not_measured(self):
+        found = self.preflight(2, 2, -1, HOROVOD_NCCL_LIBRARY="/nowhere/libnccl.so.2")
+        self.assertIn("local rank 1: NCCL was not found: /nowhere", found["findings"][1]["found"])
+        found = self.preflight(2, 2, -1, HVD_NCCL_DOUBLE_REFUSE="ncclCommInitRankConfig=3@0")
+        self.assertIn("the start over 'preflight' has failed", found["findings"][0]["found"])
 
 
 if __name__ == "__main__":

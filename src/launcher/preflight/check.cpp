@@ -91,10 +91,10 @@ std::vector<std::vector<const Facts*>> Allocation::by_node() const {
 }
 
 std::span<const Check* const> checks() {
-  static constexpr const Check* all[] = {&start_check,   &world_check,         &gpus_check,      &binding_check,
-                                         &release_check, &python_check,        &libraries_check, &container_check,
-                                         &names_check,   &shared_memory_check, &limits_check,    &scratch_check,
-                                         &links_check,   &fabric_check,        &clock_check};
+  static constexpr const Check* all[] = {&start_check,     &world_check,   &gpus_check,          &gpu_links_check,
+                                         &binding_check,   &release_check, &python_check,        &libraries_check,
+                                         &container_check, &names_check,   &shared_memory_check, &limits_check,
+                                         &scratch_check,   &links_check,   &fabric_check,        &clock_check};
   return all;
 }
 

@@ -85,8 +85,8 @@ std::string bytes_text(double bytes);
 // Returns "n1" for "n1.example.org".
 std::string short_name(std::string_view host);
 
-extern const Check start_check, world_check, gpus_check, binding_check, release_check, python_check, libraries_check,
-    shared_memory_check, limits_check, links_check, fabric_check, clock_check, scratch_check, names_check,
-    container_check;
+extern const Check start_check, world_check, gpus_check, gpu_links_check, binding_check, release_check, python_check,
+    libraries_check, shared_memory_check, limits_check, links_check, fabric_check, clock_check, scratch_check,
+    names_check, container_check;
 
 }  // namespace hvd::launcher::preflight

@@ -28,6 +28,8 @@ constexpr auto time_for_all = 23s;
 constexpr auto time_to_end = 2s;
 // When half of the probes are done, the others get only this time.
 constexpr auto time_for_the_last = 9s;
+// Where ranks have GPUs, NCCL starts, which may take some seconds, and measures.
+constexpr auto more_time_for_gpus = 27s;
 // A second look at slow links happens only if the first one took less time than this.
 constexpr auto time_for_a_second_look = 5s;
 constexpr const char* start_timeout_seconds = "12";
@@ -103,13 +105,17 @@ void ProbeRun::end() {
 
 void ProbeRun::follow(int ranks) {
   Deadline deadline = Deadline::after(time_for_all);
-  bool half_are_through = false;
+  bool half_are_through = false, have_gpus = false;
   while (streams_[0] || streams_[1]) {
     std::array<pollfd, 2> events{};
     for (std::size_t stream = 0; stream < 2; ++stream) events[stream] = {streams_[stream].get(), POLLIN, 0};
     int ready = ::poll(events.data(), events.size(), static_cast<int>(deadline.left().count()));
     for (int stream = 0; stream < 2 && ready > 0; ++stream)
       if (events[static_cast<std::size_t>(stream)].revents != 0) take(stream);
+    if (!have_gpus && std::ranges::any_of(lines.probes(), [](const Facts& p) { return p.has("gpu_ordinal"); })) {
+      have_gpus = true;
+      deadline = Deadline::after(deadline.left() + more_time_for_gpus);
+    }
     const auto through = std::ranges::count_if(lines.probes(), [](const Facts& p) { return p.has("is_through"); });
     if (!half_are_through && 2 * through >= ranks) {
       half_are_through = true;

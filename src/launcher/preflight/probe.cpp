@@ -14,6 +14,7 @@
 #include "base/config.hpp"
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/selection/selection.hpp"
+#include "launcher/preflight/gpu_measurement.hpp"
 #include "launcher/preflight/link_measurement.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/host_identity.hpp"
@@ -28,13 +29,18 @@ constexpr std::string_view line_begin = "horovod-probe:";
 constexpr auto meeting_time = 9s;
 constexpr auto measuring_time = 8s;
 
+std::string own_node(const Environment& environment) {
+  const std::string fake = environment.get("HOROVOD_FAKE_NODE").value_or("");
+  return posix::node_id() + (fake.empty() ? "" : "/" + fake);
+}
+
 // Binds a name on this node. Only the first probe on a node gets it, and keeps it as long as it runs; for the others
 // the result is empty.
-posix::FileDescriptor be_first_on_node(const std::string& job) {
+posix::FileDescriptor be_first_on_node(const std::string& job, const Environment& environment) {
   posix::FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string name = "horovod-preflight-" + job;
+  const std::string name = "horovod-preflight-" + job + environment.get("HOROVOD_FAKE_NODE").value_or("");
   std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
   auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) socket.reset();
@@ -51,6 +57,7 @@ struct Meeting {
   std::vector<LinkEnd> ends;
   int me = -1;  // this probe's place in `ends`; -1: it is not the first on its node
   std::string secret;
+  GpuTeam gpus;
 };
 
 Result<Meeting> meet(const Environment& environment, const Config& config, const posix::PeerSockets& listening,
@@ -62,20 +69,25 @@ Result<Meeting> meet(const Environment& environment, const Config& config, const
   facts.set("bootstrap", chosen->bootstrap->name());
   facts.set("rank", rank);
   facts.set("size", chosen->identity.size);
-  const std::string own_node = posix::node_id();
-  const bootstrap::Card card = {posix::host_name(), own_node, listening.endpoints,
-                                rank == 0 ? posix::random_hex(16) : ""};
+  const GpuCard gpu = draw_gpu_card(environment, facts, rank == 0);
+  const bootstrap::Card card = {
+      posix::host_name(),           own_node(environment), listening.endpoints, rank == 0 ? posix::random_hex(16) : "",
+      gpu.can_measure ? "yes" : "", gpu.id_of_node,        gpu.id_of_world};
   auto cards =
       bootstrap::exchange(*chosen->bootstrap, chosen->identity, "preflight", card, Deadline::after(meeting_time));
   if (!cards) return cards.error();
   Meeting meeting;
+  meeting.gpus.rank = rank;
   std::vector<std::string> nodes;
   for (int each = 0; each < cards->size(); ++each) {
     const auto& texts = cards->of(Rank{each}).texts;
     if (texts.size() < card.size()) return Error(ErrorCode::mismatch, "a probe of another release is among the ranks");
     if (each == 0) meeting.secret = texts[3];
     const std::string node(texts[1]);
-    if (std::ranges::find(nodes, node) != nodes.end()) continue;
+    const auto known = std::ranges::find(nodes, node);
+    meeting.gpus.nodes.push_back(static_cast<int>(known - nodes.begin()));
+    meeting.gpus.cards.push_back({!texts[4].empty(), std::string(texts[5]), std::string(texts[6])});
+    if (known != nodes.end()) continue;
     if (each == rank) meeting.me = static_cast<int>(nodes.size());
     nodes.push_back(node);
     meeting.ends.push_back({std::string(texts[0]), std::string(texts[2])});
@@ -94,9 +106,10 @@ void meet_and_measure(const Environment& environment, Facts& facts) {
   if (!listening) return facts.set("meeting_error", listening.error().message);
   auto meeting = meet(environment, *config, *listening, facts);
   if (!meeting) return facts.set("meeting_error", meeting.error().message);
-  if (meeting->me < 0 || meeting->ends.size() < 2) return;
-  facts.set("links", text_of(measure_links(*listening, meeting->me, meeting->ends, meeting->secret,
-                                           Deadline::after(measuring_time))));
+  if (meeting->me >= 0 && meeting->ends.size() > 1)
+    facts.set("links", text_of(measure_links(*listening, meeting->me, meeting->ends, meeting->secret,
+                                             Deadline::after(measuring_time))));
+  measure_gpus(environment, meeting->gpus, facts);
 }
 
 }  // namespace
@@ -111,9 +124,9 @@ int run_probe(char** arguments) {
   const Environment environment = Environment::of_this_process();
   const std::string id = posix::random_hex(8), job = arguments[0];
   auto word = [&](int number) { return std::string(arguments[number]) == "-" ? "" : std::string(arguments[number]); };
-  posix::FileDescriptor first = be_first_on_node(job);
+  posix::FileDescriptor first = be_first_on_node(job, environment);
   const Place place{environment, items_of(word(1)), word(2), static_cast<bool>(first)};
-  Facts facts{{"host", posix::host_name()}, {"node", posix::node_id()}, {"pid", std::to_string(::getpid())}};
+  Facts facts{{"host", posix::host_name()}, {"node", own_node(environment)}, {"pid", std::to_string(::getpid())}};
   if (place.is_first) facts.set("first", "yes");
   if (auto name = environment.get("HOROVOD_HOSTNAME")) facts.set("given_name", *name);
   // The place of the probe is told first, so that its host is known if a check hangs.

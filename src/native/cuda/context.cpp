@@ -25,14 +25,25 @@ Error Context::error(Code code, const std::string& what, std::source_location or
 
 Result<std::shared_ptr<const Context>> Context::open(const Driver& driver, int ordinal) {
   std::shared_ptr<Context> context(new Context(driver, ordinal));
-  if (const Code code = driver.device(&context->number_, ordinal); code != Code::success) {
-    int count = 0;
-    static_cast<void>(driver.device_count(&count));
-    return context->error(code, "this process sees " + std::to_string(count) + " GPUs, and a tensor is");
-  }
+  HVD_RETURN_IF_ERROR(context->find());
   HVD_RETURN_IF_ERROR(context->learn_facts());
   HVD_RETURN_IF_ERROR(context->retain());
   return std::shared_ptr<const Context>(std::move(context));
+}
+
+Result<DeviceFacts> Context::facts_of(const Driver& driver, int ordinal) {
+  Context context(driver, ordinal);
+  HVD_RETURN_IF_ERROR(context.find());
+  HVD_RETURN_IF_ERROR(context.learn_facts());
+  return context.facts_;
+}
+
+Status Context::find() {
+  const Code code = driver_.device(&number_, ordinal_);
+  if (code == Code::success) return {};
+  int count = 0;
+  static_cast<void>(driver_.device_count(&count));
+  return error(code, "this process sees " + std::to_string(count) + " GPUs, and a tensor is");
 }
 
 Status Context::learn_facts() {

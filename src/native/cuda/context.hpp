@@ -18,6 +18,8 @@ class Context {
  public:
   // Makes the context if the process has none on this GPU yet, which takes memory of the GPU and up to a second.
   static Result<std::shared_ptr<const Context>> open(const Driver& driver, int ordinal);
+  // What a context would know, without one.
+  static Result<DeviceFacts> facts_of(const Driver& driver, int ordinal);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -45,6 +47,7 @@ class Context {
 
  private:
   Context(const Driver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  Status find();
   Status retain();
   Status learn_facts();
 

@@ -23,6 +23,8 @@ Double::Double() {
   };
   version = number("HVD_NCCL_DOUBLE_VERSION", version);
   looks = number("HVD_NCCL_DOUBLE_LOOKS", looks);
+  const int slow_rank = number("HVD_NCCL_DOUBLE_SLOW", -1);
+  is_slow = slow_rank >= 0 && slow_rank == number("HOROVOD_RANK", -2);
   if (const char* text = std::getenv("HVD_NCCL_DOUBLE_HANG")) {
     hangs[HVD_NCCL_DOUBLE_INIT] = std::strcmp(text, "init") == 0;
     hangs[HVD_NCCL_DOUBLE_LAUNCH] = std::strcmp(text, "launch") == 0;

@@ -11,7 +11,8 @@
  *
  * What is asked of it before it starts, by variables: HVD_NCCL_DOUBLE_VERSION (22809); HVD_NCCL_DOUBLE_LOOKS (3; so
  * many looks find a launch in progress); HVD_NCCL_DOUBLE_REFUSE (ENTRY_POINT=CODE@CALLS, as hvd_nccl_double_refuse());
- * HVD_NCCL_DOUBLE_HANG (init, launch, abort: as hvd_nccl_double_hang()).
+ * HVD_NCCL_DOUBLE_HANG (init, launch, abort: as hvd_nccl_double_hang()); HVD_NCCL_DOUBLE_SLOW (a rank, by HOROVOD_RANK,
+ * of which each chunk of 32 KB takes 20 ms).
  * A process that ends with findings that nobody has taken ends with the status 67. */
 #include <stddef.h>
 

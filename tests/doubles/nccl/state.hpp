@@ -106,6 +106,7 @@ class Double {
   std::atomic<bool> hangs[3] = {};
   std::atomic<std::size_t> communicators{0}, without_nvls{0};
   int version = 22809, looks = 3;
+  bool is_slow = false;
   std::string last_error;
 
  private:

@@ -1,4 +1,6 @@
 // How calls travel between ranks: as work on a stream, through mailboxes.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -40,6 +42,7 @@ bool advance(const Communicator& communicator, Call& call, Message& message) {
     }
     std::memcpy(bytes_of(message) + message.done, box.data, box.bytes);
   }
+  if (Double::it().is_slow) ::usleep(20'000);
   message.done += box.bytes;
   box.is_full.store(message.is_sent ? 1 : 0, std::memory_order_release);
   hvd_double_has_news();

@@ -35,6 +35,7 @@ void gather_libraries(const Place& place, Facts& facts) {
     kept.push_back(std::move(*library));
   }
   facts.set("mpi", mpi.empty() ? "none" : mpi);
+  if (facts.has("nccl")) return;  // that of the plugin, which looks where ranks look
   const FoundLibrary nccl = find_nccl(place.environment, {});
   facts.set("nccl", nccl.version.empty() ? "none" : nccl.version);
 }
