@@ -13,6 +13,7 @@ import includes  # noqa: E402
 import names  # noqa: E402
 import libc_symbols  # noqa: E402
 import lines  # noqa: E402
+import makes  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
@@ -68,6 +69,7 @@ class Gates(unittest.TestCase):
         self.assertEqual(names.faults_of(self.root), [])
         self.assertEqual(lines.faults_of(self.root), [])
         self.assertEqual(closed_sets.faults_of(self.root), [])
+        self.assertEqual(makes.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
@@ -161,6 +163,19 @@ class Gates(unittest.TestCase):
         self.write({"src/base/ids.hpp": f"\nswitch (op) {{ {case} {inner}\n  default: return 2; }}\n"})
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/base/ids.hpp:2: the switch over ReduceOp has a default", found)
+
+    def test_a_make_of_gpu_is_found_outside_of_its_folders(self):
+        self.write(GOOD | {
+            "src/devices/cuda/gpu.cpp": "cuda::Gpu gpu;\n", "src/base/gpu_makes.cpp": 'auto row = "cuda";\n',
+            "src/base/log.cpp": "// NCCL\n/* two\nCUDA */ int x;\n",
+            "src/python/horovod/torch/x.py": '"""For CUDA."""\ntorch.cuda.synchronize()  # CUDA\ncuda_built()\n'})
+        self.assertEqual(makes.faults_of(self.root), [])
+        for file, line in (("runtime/engine.cpp", "DeviceKind::cuda;"), ("api/x.cpp", '"see http://x", "NCCL"'),
+                           ("python/horovod/x.py", 'device = "cuda"'), ("cmake/x.cmake", "hvd_nccl_plugin()")):
+            self.write(GOOD | {"src/" + file: "// CUDA\n\n" * file.endswith("cpp") + line + "\n"})
+            found, = makes.faults_of(self.root)
+            self.assertIn(f"src/{file}:{3 if file.endswith('cpp') else 1}: names a make of GPU", found)
+            (self.root / "src" / file).unlink()
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({

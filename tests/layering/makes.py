@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Names of makes of GPU and of their libraries: fails on a line of src/ that names CUDA or NCCL outside of their
+folders. Another make needs such a line again, and nobody would miss it. What is to be known of a make is in
+base/gpu_makes.
+
+usage: makes.py ROOT
+
+Comments may name them, and so may the files below, each for its reason.
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from names import files_below  # noqa: E402
+
+NAMES = re.compile(r"cuda|nccl", re.IGNORECASE)
+OWN = ("devices/cuda", "devices/kernels/", "native/cuda/", "native/nccl/", "transport/nccl", "cmake/cuda_kernels.cmake")
+# Public names of Horovod's, and what torch calls the devices of every make.
+EVERYWHERE = re.compile(r"\b(horovod_)?(cuda|nccl)_built\b|\btorch\.cuda\b|\bis_cuda\b|\b_cuda_getCurrentRawStream\b")
+ALLOWED = {
+    "CMakeLists.txt": "the files of the plugins, and what they link",
+    "api/callbacks.hpp": "hvd_nccl_built",
+    "api/horovod.h": "HVD_CUDA, hvd_nccl_built",
+    "api/horovod.map": "hvd_nccl_built",
+    "api/queries.cpp": "hvd_nccl_built",
+    "base/config.cpp": "the table of knobs",
+    "base/config.hpp": "HOROVOD_NCCL",
+    "base/gpu_makes.cpp": "the table of makes",
+    "base/settings_file.cpp": "the table of Horovod's keys",
+    "base/tensor_view.cpp": "the kinds of devices",
+    "base/tensor_view.hpp": "the kinds of devices",
+    "base/transports.hpp": "the table of transports",
+    "cmake/build_variables.cmake": "Horovod's variables of the build",
+    "launcher/options/check_build.cpp": "what --check-build shows, by Horovod's names",
+    "launcher/options/flag_table.cpp": "the table of flags",
+    "launcher/options/gpu_libraries.cpp": "asks driver and NCCL for their versions",
+    "launcher/options/gpu_libraries.hpp": "find_nccl",
+    "launcher/preflight/check.cpp": "the table of checks",
+    "launcher/preflight/checks/gpu_links.cpp": "judges what NCCL was measured to do",
+    "launcher/preflight/checks/libraries.cpp": "is NCCL the same on all nodes?",
+    "launcher/preflight/gpu_measurement.cpp": "measures NCCL, by its plugin",
+    "native/hwloc/topology.cpp": "the names of hwloc's components",
+    "python/core/module.cpp": "hvd_nccl_built",
+    "python/horovod/checkpoint/training.py": "what the random numbers of GPUs are called in files",
+    "python/horovod/common/basics.py": "cuda_built, nccl_built",
+    "python/horovod/common/nccl_version.py": "what nccl_built answers",
+    "python/horovod/torch/_devices.py": "torch's names of kinds of devices",
+    "runtime/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
+    "topology/visible_gpus.cpp": "a row for each make",
+}
+COMMENTS = {
+    **dict.fromkeys((".cpp", ".hpp", ".h", ".c", ".inl", ".cu", ".map"), r"/\*.*?\*/|(?<![:\"\w])//[^\n]*"),
+    ".py": r'"""(?!""").*?"""|(?<![\'"])#[^\n]*',
+    **dict.fromkeys((".txt", ".cmake"), r"(?<![\"\w])#[^\n]*"),
+}
+
+
+def lines_with_names(path):
+    """Gives the number and the text of each line of code that has such a name."""
+    text = re.sub(COMMENTS[path.suffix], lambda match: "\n" * match.group().count("\n"),
+                  path.read_text(errors="replace"), flags=re.DOTALL)
+    for number, line in enumerate(text.splitlines(), 1):
+        if NAMES.search(EVERYWHERE.sub("", line)):
+            yield number, line.strip()
+
+
+def faults_of(root):
+    source = pathlib.Path(root) / "src"
+    faults = []
+    for path in files_below(source):
+        file = path.relative_to(source).as_posix()
+        if not path.is_file() or path.suffix not in COMMENTS or file.startswith(OWN) or file in ALLOWED:
+            continue
+        for number, line in lines_with_names(path):
+            faults.append(f"src/{file}:{number}: names a make of GPU outside of its folders: {line[:60]}; take what is "
+                          "to be known from base/gpu_makes, or from the device")
+    return faults
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not (pathlib.Path(sys.argv[1]) / "src").is_dir():
+        sys.exit(__doc__)
+    found = faults_of(sys.argv[1])
+    print("\n".join(found) if found else "no make of GPU is named outside of its folders")
+    sys.exit(1 if found else 0)
