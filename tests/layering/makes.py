@@ -36,7 +36,6 @@ ALLOWED = {
     "launcher/options/flag_table.cpp": "the table of flags",
     "launcher/options/gpu_libraries.cpp": "asks driver and NCCL for their versions",
     "launcher/options/gpu_libraries.hpp": "find_nccl",
-    "launcher/preflight/check.cpp": "the table of checks",
     "launcher/preflight/checks/gpu_links.cpp": "judges what NCCL was measured to do",
     "launcher/preflight/checks/libraries.cpp": "is NCCL the same on all nodes?",
     "launcher/preflight/gpu_measurement.cpp": "measures NCCL, by its plugin",

@@ -309,7 +309,8 @@ class WrongCommandLines(LauncherTest):
     def test_tell_which_driver_and_which_nccl_are_found(self):
         text = run("--check-build", PATH="/nowhere", HOROVOD_CUDA_DRIVER="/nowhere/libcuda.so.1",
                    HOROVOD_NCCL_LIBRARY="/nowhere/libnccl.so.2").stdout
-        self.assertRegex(text, r"\n    \[.\] CUDA, .*\(no driver was found here\)\n    \[.\] NCCL, .*\(no library was ")
+        self.assertRegex(text, r"\n    \[.\] CUDA, .*\(no driver was found here\)\n    \[ \] ROCm, .* AMD's GPUs\n"
+                               r"    \[.\] NCCL, .*\(no library was ")
         doubles = pathlib.Path(HOROVODRUN).resolve().parent.parent / "doubles"
         driver, nccl = doubles / "cuda/libcuda.so.1", doubles / "nccl/libnccl.so.2"
         if not nccl.exists():

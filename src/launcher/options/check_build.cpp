@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/gpu_makes.hpp"
 #include "checkpoint/reader.hpp"
 #include "launcher/options/gpu_libraries.hpp"
 #include "launcher/options/mpi_plugins.hpp"
@@ -115,9 +116,13 @@ std::string gpu_items(const Environment& environment, const Python& python) {
   const std::string driver = found_text(find_gpu_driver(environment), "a driver for CUDA ", "no driver was found here");
   const std::string nccl = found_text(find_nccl(environment, python.told("nccl")), "",
                                       "no library was found here; pip install nvidia-nccl-cu12 brings one");
-  return item(has_plugin("cuda", environment),
-              ("CUDA, for tensors in the memory of NVIDIA's GPUs (" + driver + ")").c_str()) +
-         item(has_plugin("nccl", environment), ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
+  std::string items;
+  for (const GpuMake& make : gpu_makes()) {
+    std::string text = std::string(make.title) + ", for tensors in the memory of " + make.owner + " GPUs";
+    if (make.kind == DeviceKind::cuda) text += " (" + driver + ")";
+    items += item(has_plugin(make.plugin, environment), text.c_str());
+  }
+  return items + item(has_plugin("nccl", environment), ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
 }
 
 }  // namespace
