@@ -24,6 +24,7 @@ struct Config {
   std::int64_t fusion_threshold_bytes = 128ll << 20;
   std::int64_t device_fusion_threshold_bytes = 32ll << 20;
   double cycle_time_ms = 1;
+  bool completes_on_stream = true;  // an operation on a device is done for the host before the device has done it
   std::int64_t cache_capacity = 1024;
   bool disable_group_fusion = false;  // an explicitly submitted group is not fused with other operations
   bool dynamic_process_sets = false;  // process sets may be added and removed after the start

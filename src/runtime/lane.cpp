@@ -244,7 +244,7 @@ void Lane::issue() {
   batch.size = batch.operations.size();
   for (Observer* observer : observers_) observer->issued(batch.sequence, name_of_device_, batch.name);
   std::erase_if(batch.operations, [&](Operation* operation) {
-    if (!operation->extras.stream) return false;
+    if (!operation->extras.stream || !teams_->config().completes_on_stream) return false;
     finished_(*operation, batch.sequence, nullptr, batch.end);
     return true;
   });

@@ -79,6 +79,10 @@ if(TARGET hvd_python_core)
                        LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables};HOROVOD_PEER_TIMEOUT=1"
                        PASS_REGULAR_EXPRESSION "rank 0 has its memory"
                        FAIL_REGULAR_EXPRESSION "has findings;Error")
+  add_test(NAME nccl.python_waits_for_the_gpu_if_it_is_told_to
+           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
+  set_tests_properties(nccl.python_waits_for_the_gpu_if_it_is_told_to PROPERTIES LABELS ranks TIMEOUT 120
+                       ENVIRONMENT "${variables};HOROVOD_ENABLE_ASYNC_COMPLETION=0")
 endif()
 # Two ranks on each of two nodes: NCCL in the nodes, TCP along the rails.
 add_test(NAME nccl.4_processes_on_2_nodes_reduce_along_nodes_and_rails

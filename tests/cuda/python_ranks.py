@@ -11,6 +11,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import threading
 
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
@@ -147,6 +148,24 @@ def a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, s
     print(f"rank {rank} has its memory", flush=True)
 
 
+def the_host_waits_if_it_is_told_to(framework, rank, size):
+    source, target = framework.array([float(rank + 1)] * COUNT), framework.array()
+    host = array.array("f", [0.0])
+    address = host.buffer_info()[0]
+    held = ctypes.c_void_p(framework.current)
+    driver.hvd_double_hold(held)
+    handle = _core.submit(framework.operation(_core.ALLREDUCE, "waited for"), source, target, 0, None, None)
+    waiter = threading.Thread(target=_core.synchronize, args=(handle,))
+    waiter.start()
+    for step in range(20):  # the ranks have agreed on the operation long before these are done
+        later = _core.prepare("later", _core.ALLREDUCE, _core.FLOAT32, (1,), _core.SUM, 1.0, 1.0, 0, 0, 0, None)
+        _core.finish(_core.submit(later, address, address, 0, None, host))
+    assert not _core.poll(handle) and waiter.is_alive()
+    driver.hvd_double_let_go(held)
+    waiter.join()
+    assert framework.read(target) == [float(size * (size + 1) // 2)] * COUNT
+
+
 def main():
     assert _core.device_built("cuda") and not _core.device_built("rocm") and not _core.device_built("x")
     call("cuInit", 0)
@@ -164,7 +183,9 @@ def main():
     if "loss" in sys.argv:
         return a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, size)
     checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
-    if "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
+    if os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION") == "0":
+        checks.append(the_host_waits_if_it_is_told_to)
+    elif "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
         checks.append(the_host_does_not_wait_for_the_device)
     for check in checks:
         check(framework, rank, size)
