@@ -23,6 +23,21 @@ function(hvd_torch_cuda_test name script)
                    ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/${script})
   set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 300 SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
+# The matrix of tests/python/equals_one_process with tensors on GPUs: a selection, each kind once, over NCCL; few of it
+# through the host, and along nodes and rails. The loops have fewer steps than on the host.
+function(hvd_matrix_on_gpus name list part)
+  add_test(NAME cuda_double.${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run_tests ${HVD_PYTHON_WITH_CUDA}
+                   ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/python/run --only ${part})
+  set(variables ON_GPUS=${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/${list}.txt EQUALS_STEPS=12
+                HVD_DOUBLE_DEVICES=4 ${ARGN})
+  set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 1200 SKIP_RETURN_CODE 77 RUN_SERIAL ON
+                       ENVIRONMENT "${variables}")
+endfunction()
+hvd_matrix_on_gpus(training_equals_one_process matrix equals_one_process)
+hvd_matrix_on_gpus(training_through_the_host_equals_one_process few equals_one_process HOROVOD_NCCL=0)
+hvd_matrix_on_gpus(training_on_two_nodes_equals_one_process few equals_in_sets RANKS_OF_A_NODE=2
+                   HOROVOD_HIERARCHICAL_ALLREDUCE=1)
 hvd_torch_cuda_test(a_step_of_training_overlaps_with_its_reductions overlap.py)
 hvd_torch_cuda_test(programs_that_need_a_job_of_their_own_are_right programs.py)
 hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside_ddp.py)

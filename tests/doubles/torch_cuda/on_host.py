@@ -19,6 +19,7 @@ OWN = ("empty", "as_strided", "_reshape_alias", "view", "unfold", "set_", "resiz
 ALSO = ("convolution", "convolution_backward")
 # Batch normalisations write these arguments, and their schemas do not tell it.
 WRITTEN = ("running_mean", "running_var")
+_AUTOCAST_OF_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 SPARSE = ("_coalesce", "add.out", "add_.Tensor", "add.Tensor", "mul.out", "_to_dense", "sparse_mask", "sum", "norm",
           "addmm", "mm", "_sparse_mm", "copy_sparse_to_sparse_", "index_select", "cat", "zero_")
 
@@ -140,11 +141,13 @@ def _on_host(operator, body=None):
     """Returns the function that takes the place of the operator's CUDA kernel."""
     arguments = operator._schema.arguments
     names = [each.name for each in arguments]
+    are_tensors = [str(each.type) == "Tensor" for each in arguments]
     written = [each.alias_info is not None and each.alias_info.is_write or each.name in WRITTEN for each in arguments]
 
     def kernel(*args, **kwargs):
         device = _device_of(args) or _device_of(kwargs.values())
-        with torch._C.DisableTorchFunction():  # a program's default device does not apply
+        # A program's default device does not apply, nor what it asks of the CPU's operators.
+        with torch._C.DisableTorchFunction(), torch._C._ExcludeDispatchKeyGuard(_AUTOCAST_OF_CPU):
             if device is None or device.index in (None, torch.cuda.current_device()):
                 return on_this_device(*args, **kwargs)
             with torch.cuda.device(device):  # CUDA's own kernels run on the device of their tensors
@@ -153,6 +156,8 @@ def _on_host(operator, body=None):
     def on_this_device(*args, **kwargs):
         call = _Call()
         of_host, named_of_host = call.all_to_host(args, kwargs)
+        of_host = [torch.tensor(each) if is_tensor and isinstance(each, (bool, int, float)) else each
+                   for each, is_tensor in zip(of_host, are_tensors)]  # numbers that torch's C++ has wrapped
         if "device" in names and not any(isinstance(each, torch.Tensor) for each in args):
             named_of_host["device"] = torch.device("cpu")
         result = (body or operator)(*of_host, **named_of_host)

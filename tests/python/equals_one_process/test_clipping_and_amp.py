@@ -2,7 +2,7 @@
 import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
-from training import FEATURES, loss
+from training import FEATURES, kind_of_device, loss
 
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.9),
@@ -158,7 +158,7 @@ def single():
 def scaled_loop(world, make, clip=False, infinite_at=None, synchronized=False, **options):
     model = world.network()
     optimizer = world.wrap(make(model.parameters()), model, **options)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 10, growth_interval=6)
+    scaler = torch.amp.GradScaler(kind_of_device(), init_scale=2.0 ** 10, growth_interval=6)
     scales = []
     for step, (x, y) in enumerate(world.batches()):
         optimizer.zero_grad()
@@ -203,12 +203,12 @@ def test_autocast(equals_one_process, single, clip, scaler):
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.Adam(model.parameters(), lr=0.01), model)
-        scale = torch.amp.GradScaler("cpu", enabled=scaler)
+        scale = torch.amp.GradScaler(kind_of_device(), enabled=scaler)
         for x, y in world.batches():
             optimizer.zero_grad()
             parts = world.parts(x, y)
             for _, part, wanted in parts:
-                with torch.autocast("cpu", torch.bfloat16):
+                with torch.autocast(kind_of_device(), torch.bfloat16):
                     value = loss(model(part), wanted) / len(parts)
                 scale.scale(value).backward()
             if clip:
@@ -226,7 +226,7 @@ def test_two_optimizers_and_one_scaler(equals_one_process):
         models = [world.network(), world.network(torch.nn.Linear, FEATURES, 3)]
         optimizers = [world.wrap(make(model.parameters()), model, named=False)
                       for make, model in zip((OPTIMIZERS["SGD"], OPTIMIZERS["Adam"]), models)]
-        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        scaler = torch.amp.GradScaler(kind_of_device(), init_scale=8.0)
         for x, y in world.batches():
             for optimizer in optimizers:
                 optimizer.zero_grad()

@@ -3,7 +3,7 @@ import contextlib
 
 import pytest
 import torch
-from training import CLASSES, FEATURES, loss
+from training import CLASSES, FEATURES, kind_of_device, loss
 
 
 class Parts:
@@ -41,7 +41,7 @@ def overflow(head):
 def test_one_scaler_and_an_overflow_in_one_rank_s_own_part(equals_one_process, hvd, clip, steps_of_trunk):
     def train(world):
         parts = Parts(world, hvd.Sum)
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+        scaler = torch.amp.GradScaler(kind_of_device(), init_scale=1024.0, growth_interval=3)
         scales = []
         for step, batch in enumerate(world.batches()):
             steps_now = step % steps_of_trunk == 0

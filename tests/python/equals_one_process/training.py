@@ -15,7 +15,8 @@ A test writes a training loop once, as a function of a world, and gives it to `e
 2. It runs on all ranks: the world gives each rank its part of the same batches, and wrap() does what every script
    does: hvd.DistributedOptimizer, hvd.broadcast_parameters, hvd.broadcast_optimizer_state. The models of the ranks
    have different values before the broadcast.
-   With four ranks, the even ranks and the odd ranks are two process sets, which run the loop at the same time.
+   With four ranks, the even ranks and the odd ranks are two process sets, which run the loop at the same time. (Not
+   where RANKS_OF_A_NODE is set: tests/doubles/torch_cuda.)
 3. The results of the loop (tensors, numbers, models, optimizers with state and options, lists of these) are equal on
    all ranks to the last bit, and equal to one process within rounding. The ranks give no warning that one process
    does not give.
@@ -31,12 +32,17 @@ import warnings
 
 import torch
 
-STEPS = 20
+STEPS = int(os.environ.get("EQUALS_STEPS", 20))
 ROWS = 8  # rows of a whole batch
 FEATURES, CLASSES = 6, 3
 HALVES = []  # the process sets of a job with four ranks
 
 loss = torch.nn.functional.cross_entropy
+
+
+def kind_of_device():
+    """Where tensors are that the tests make: "cpu", or "cuda" in tests/doubles/torch_cuda."""
+    return torch.empty(0).device.type
 
 
 def network(bias=True):
@@ -98,7 +104,7 @@ class OneProcess:
 
 def start(hvd):
     """Initialises Horovod, and returns the process set in which this rank trains."""
-    if os.environ.get("HOROVOD_SIZE") == "4" and not HALVES:
+    if os.environ.get("HOROVOD_SIZE") == "4" and not HALVES and "RANKS_OF_A_NODE" not in os.environ:
         HALVES.extend([hvd.ProcessSet([0, 2]), hvd.ProcessSet([1, 3])])
     hvd.init(process_sets=HALVES)
     return next((each for each in HALVES if each.included()), hvd.global_process_set)
