@@ -120,6 +120,7 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
       {"log_bytes", counters.log_bytes},
       {"batches", counters.batches},
       {"plans", counters.plans},
+      {"links", counters.links},
       {"engine_sleeps", counters.engine_sleeps},
       {"frames_sent", counters.frames_sent},
       {"frames_received", counters.frames_received},

@@ -23,6 +23,10 @@ class Selector;
 struct Team {
   Group group;
   transport::Link* link = nullptr;  // null for a team of one rank, or if only node and rail are connected
+  // Of a team for host memory whose tensors are on devices: there may be no link yet, but it is made when an algorithm
+  // needs it (Algorithm::needs_links_of_host).
+  bool can_be_linked = false;
+  bool has_link() const { return link != nullptr || can_be_linked; }
   // In a team on several nodes: the ranks on this node, and the ranks with this local rank on all nodes. Otherwise
   // null.
   Team* node = nullptr;
@@ -60,6 +64,8 @@ class Algorithm {
   virtual bool does(Verb verb) const = 0;
   // Returns Cost::impossible() if the algorithm cannot do the collective. The result is equal on all ranks of the team.
   virtual Cost cost(const Collective& collective, const Team& team) const = 0;
+  // True if collectives of tensors in device memory also use links of host memory.
+  virtual bool needs_links_of_host() const { return false; }
   // If two algorithms return the same name, they give the same bits for the same team (see Selector).
   virtual std::string_view addition_order(const Collective& collective, const Team& team) const = 0;
   // Collective: every rank of the team makes the same plans in the same order.

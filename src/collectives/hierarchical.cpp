@@ -44,6 +44,7 @@ constexpr std::size_t short_share_bytes = 8 << 10;
 class Hierarchical final : public Algorithm {
  public:
   const char* name() const override { return "hierarchical"; }
+  bool needs_links_of_host() const override { return true; }
   bool does(Verb verb) const override {
     switch (verb) {
       case Verb::allreduce:

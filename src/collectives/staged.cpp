@@ -13,6 +13,7 @@ namespace {
 class Staged final : public Algorithm {
  public:
   const char* name() const override { return "staged"; }
+  bool needs_links_of_host() const override { return true; }
   bool does(Verb verb) const override { return row_of(verb).moves_data() && row_of(verb).has_tensor(); }
 
   std::string_view addition_order(const Collective& collective, const Team& team) const override {

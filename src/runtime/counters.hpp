@@ -23,6 +23,7 @@ struct Counters {
   Counter log_bytes;      // number of bytes of the log that were read
   Counter batches;        // number of batches that were run
   Counter plans;          // tasks planned; restarts are not counted
+  Counter links;          // links that this rank has made with others
   Counter engine_sleeps;  // how often the engine's thread went to sleep
   // Messages of the agreement between nodes. Only the leader of a node has any.
   Counter frames_sent;

@@ -32,12 +32,13 @@ Progress Lane::connect() {
   if (is_connected_) return Progress::done;
   Progress progress = teams_->connect();
   if (progress == Progress::failed) failure_ = teams_->failure();
-  if (progress == Progress::done && !is_of_host()) {
+  if (progress == Progress::done && !is_of_host() && !stream_) {
     auto stream = device_.stream();
     if (!stream) return fail(stream.error()), Progress::failed;
     stream_ = std::move(*stream);
   }
   is_connected_ = progress == Progress::done;
+  if (is_connected_) counters_.links.add(teams_->links() - std::exchange(links_, teams_->links()));
   return progress;
 }
 
@@ -79,15 +80,18 @@ bool Lane::step() {
     holds_turnstile_ = turnstile_ != nullptr;
     counters_.batches.add();
     begin_batch();
-    if (refusal_) return refuse();
-    if (failure_) return true;
+  } else if (waiting_) {
+    began = true;
+    begin(*std::exchange(waiting_, std::nullopt), queued_.front().sequence);
   }
+  if (refusal_) return refuse();
+  if (failure_ || waiting_) return true;
   Progress progress = task_->step();
   if (progress == Progress::done && stage_ == Stage::sizes) {
     began = true;
     begin_data();
     if (refusal_) return refuse();
-    if (failure_) return true;
+    if (failure_ || waiting_) return true;
     // At once: if this rank ends next, what the restart has queued on a device needs its event.
     progress = task_->step();
   }
@@ -119,6 +123,7 @@ bool Lane::pass_turnstile() {
 void Lane::abandon() {
   started_ = false;
   task_ = nullptr;
+  waiting_.reset();
   plans_.clear();
   for (QueuedBatch& batch : issued_) {
     Naps naps;
@@ -172,11 +177,13 @@ void Lane::begin_data() {
 
 void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   collectives::Team& team = stage_ == Stage::sizes ? teams_->host() : teams_->all();
+  if (stage_ == Stage::sizes && waits_for_links(move)) return;
   auto algorithm = team.selector->choose(move.collective, team);
   if (!algorithm) {
     refusal_ = std::move(algorithm.error());
     return;
   }
+  if ((*algorithm)->needs_links_of_host() && waits_for_links(move)) return;
   if (!is_of_host() && stage_ == Stage::data) wait_for_inputs(queued_.front());
   if (failure_) return;
   task_ = find_plan(move.collective, *algorithm, team);
@@ -188,6 +195,17 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   task_->resize(move.sent, move.received);
   task_->restart(move.in, move.out, Sequence{task_sequence_});
   task_sequence_ += is_of_host() ? 1 : places_for_chunks;
+}
+
+// Lets the batch wait for links of host memory if they are not there. All members make them here: they have chosen
+// alike.
+bool Lane::waits_for_links(const BatchOfTensors::Move& move) {
+  if (is_of_host() || teams_->has_links_of_host()) return false;
+  teams_->ask_for_links_of_host();
+  is_connected_ = false;
+  task_ = nullptr;
+  waiting_ = move;
+  return true;
 }
 
 Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm, collectives::Team& team) {

@@ -94,6 +94,7 @@ class Lane {
   using Plans = RecentlyUsed<Kind, std::unique_ptr<Task>, HashOfKind>;
 
   bool connect_in_time();
+  bool waits_for_links(const BatchOfTensors::Move& move);
   void begin_batch();
   void begin_data();
   void begin(const BatchOfTensors::Move& move, Sequence batch);
@@ -129,6 +130,8 @@ class Lane {
   std::shared_ptr<void> stream_;  // a stream on which device inputs become ready; made with the links
   Task* task_ = nullptr;
   bool is_connected_ = false;
+  std::optional<BatchOfTensors::Move> waiting_;  // begins when the links that it needs are there
+  int links_ = 0;                                // that were counted
   std::optional<Clock::time_point> connect_due_;
   bool started_ = false;
   bool holds_turnstile_ = false;  // the running batch has not launched all its work

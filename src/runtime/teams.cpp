@@ -66,16 +66,15 @@ transport::Transport* TeamMaker::find(const Group& group, DeviceKind kind, bool 
 
 Teams::Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& device, LogExchange::Send send)
     : maker_(maker), set_(set.id), device_(device), exchange_(set.id, std::move(send)), layout_(maker.layout_of(set)) {
+  if (!is_of_host()) plan_teams_of_devices();
+  links_of_devices_ = connections_.size();
+  plan_teams_of_host();
+  wants_links_of_host_ = is_of_host();
+}
+
+void Teams::plan_teams_of_host() {
   host_.group = layout_.world;
   add(host_, "world");
-  if (!is_of_host()) {
-    all_.group = layout_.world;
-    all_.device = &device_;
-    all_.host = &host_;
-    if (!maker.config().deterministic)
-      all_.clock = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
-    add(all_, "devices");
-  }
   if (layout_.nodes == 1) return;
   host_.nodes = layout_.nodes;
   host_.rails = layout_.rails;
@@ -83,20 +82,24 @@ Teams::Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& dev
   node_.group = layout_.node;
   host_.node = &node_;
   add(node_, "node " + std::to_string(layout_.my_node));
-  if (!is_of_host()) {
-    all_.nodes = layout_.nodes;
-    all_.rails = layout_.rails;
-    all_.node_of = layout_.node_of;
-  }
   if (!layout_.rail.has_me()) return;
   rail_.group = layout_.rail;
   host_.rail = &rail_;
   add(rail_, "rail " + std::to_string(layout_.node.me.value));
-  if (!is_of_host()) plan_device_teams();
 }
 
-// The teams of the hierarchy on devices. It needs nodes with equal numbers of ranks.
-void Teams::plan_device_teams() {
+// Hierarchy needs nodes with equal numbers of ranks.
+void Teams::plan_teams_of_devices() {
+  all_.group = layout_.world;
+  all_.device = &device_;
+  all_.host = &host_;
+  if (!maker_.config().deterministic)
+    all_.clock = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
+  add(all_, "devices");
+  if (layout_.nodes == 1) return;
+  all_.nodes = layout_.nodes;
+  all_.rails = layout_.rails;
+  all_.node_of = layout_.node_of;
   if (!layout_.is_homogeneous()) return;
   device_node_.group = layout_.node;
   device_node_.device = &device_;
@@ -110,6 +113,7 @@ void Teams::plan_device_teams() {
 void Teams::add(collectives::Team& team, const std::string& name) {
   team.selector = &maker_.selector();
   connections_.push_back({&team, name_of_link(set_, device_.kind(), name), nullptr, nullptr});
+  team.can_be_linked = !is_of_host() && !is_of_devices(team) && transport_for(connections_.back()) != nullptr;
 }
 
 transport::Transport* Teams::transport_for(const Connection& connection) const {
@@ -123,7 +127,18 @@ bool Teams::can_do_without(const Connection& connection) const {
 }
 
 Progress Teams::connect() {
-  for (; next_ < connections_.size(); ++next_) {
+  if (Progress progress = connect_up_to(links_of_devices_); progress != Progress::done) return progress;
+  if (Progress progress = agree_on_device_links(); progress != Progress::done) return progress;
+  if (!is_of_host() && all_.size() > 1 && all_.link == nullptr) wants_links_of_host_ = true;
+  if (!wants_links_of_host_) return Progress::done;
+  if (Progress progress = connect_up_to(connections_.size()); progress != Progress::done) return progress;
+  exchange_.end();
+  has_links_of_host_ = true;
+  return Progress::done;
+}
+
+Progress Teams::connect_up_to(std::size_t end) {
+  for (; next_ < end; ++next_) {
     Connection& connection = connections_[next_];
     if (connection.team->size() == 1) continue;
     if (!connection.connecting) {
@@ -151,37 +166,38 @@ Progress Teams::connect() {
     }
     connection.team->link = connection.link.get();
   }
-  exchange_.end();
-  if (Progress progress = agree_on_device_links(); progress != Progress::done) return progress;
-  if (!is_of_host() && all_.size() > 1) note_way_of_devices();
   return Progress::done;
 }
 
 // Whether a node has a link of devices, only its own ranks know. Hierarchy needs it on all nodes.
 Progress Teams::agree_on_device_links() {
-  if (device_node_.size() == 0) return Progress::done;
-  if (agreement_ == nullptr) {
-    device_links_ = {device_node_.size() == 1 || device_node_.link != nullptr, device_rail_.link != nullptr};
-    Collective least;
-    least.dtype = DataType::i64;
-    least.op = ReduceOp::min;
-    least.count = static_cast<std::int64_t>(device_links_.size());
-    auto algorithm = host_.selector->choose(least, host_);
-    if (!algorithm) return fail(algorithm.error());
-    agreement_ = (*algorithm)->plan(least, host_);
-    const Segment links{TensorView{device_links_.data(), least.count, least.dtype}};
-    agreement_->restart({&links, 1}, {&links, 1}, Sequence{0});
+  if (has_agreed_ || is_of_host()) return Progress::done;
+  if (device_node_.size() > 0) {
+    const std::string key = name_of_link(set_, device_.kind(), "links of devices");
+    if (!std::exchange(has_told_, true)) {
+      device_links_ = {device_node_.size() == 1 || device_node_.link != nullptr, device_rail_.link != nullptr};
+      if (auto told = exchange_.put(key, std::as_bytes(std::span(device_links_))); !told) return fail(told.error());
+    }
+    for (; heard_ < all_.size(); ++heard_) {
+      auto is_there = exchange_.get(all_.group.rank_at(Seat{heard_}), key, word_);
+      if (!is_there) return fail(is_there.error());
+      if (!*is_there) return Progress::pending;
+      for (std::size_t i = 0; i < device_links_.size(); ++i)
+        device_links_[i] = std::min(device_links_[i], std::to_integer<std::uint8_t>(word_[i]));
+    }
+    const auto [has_nodes, has_rails] = device_links_;
+    if (has_nodes != 0) {
+      all_.node = &device_node_;
+      all_.rail = has_rails != 0 ? &device_rail_ : &rail_;
+    }
   }
-  Progress progress = agreement_->step();
-  if (progress == Progress::failed) return fail(agreement_->failure());
-  if (progress != Progress::done) return progress;
-  agreement_.reset();
-  const auto [has_nodes, has_rails] = device_links_;
-  if (has_nodes != 0) {
-    all_.node = &device_node_;
-    all_.rail = has_rails != 0 ? &device_rail_ : &rail_;
-  }
-  return progress;
+  has_agreed_ = true;
+  if (all_.size() > 1) note_way_of_devices();
+  return Progress::done;
+}
+
+int Teams::links() const {
+  return static_cast<int>(std::ranges::count_if(connections_, [](const Connection& it) { return it.link != nullptr; }));
 }
 
 // Records the transport of the hop that the connection makes.

@@ -4,7 +4,10 @@
 // made at the start.
 //
 // For tensors on devices there are such teams twice: over links from device to device, and over links of host memory.
-// When the links are made, the ranks tell each other which links of devices they have: only what all have is used.
+// The former are made first, and the ranks tell each other which of them they have: only what all have is used. (What
+// such a link uses of a device, it gets when the first task is planned.) Of the latter, transports tell whether they
+// can be made, which is enough to compare costs. They are made when an algorithm that needs them is chosen, or at once
+// if there is no link between all devices.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -67,11 +70,17 @@ class Teams {
   // The rank must be a member of the set.
   Teams(const TeamMaker& maker, const ProcessSet& set, devices::Device& device, LogExchange::Send send);
 
-  // Connects all links. Runs on the engine's thread, in the same order on all members. Never blocks.
+  // Connects the links that are needed so far. Runs on the engine's thread, in the same order on all members. Never
+  // blocks.
   Progress connect();
+  // From now on connect() also makes links of host memory. All members ask for them at the same place of the log.
+  void ask_for_links_of_host() { wants_links_of_host_ = true; }
+  bool has_links_of_host() const { return has_links_of_host_; }
+  int links() const;  // that were made
   const Error& failure() const { return *failure_; }
   // Names the link that is being made; empty if there is none.
   std::string describe_pending() const {
+    if (!is_of_host() && !has_agreed_ && next_ == links_of_devices_) return " (which links of devices all ranks have)";
     return next_ < connections_.size() ? " (link '" + connections_[next_].name + "')" : "";
   }
   const Config& config() const { return maker_.config(); }
@@ -117,7 +126,9 @@ class Teams {
   void add(collectives::Team& team, const std::string& name);
   transport::Transport* transport_for(const Connection& connection) const;
   bool can_do_without(const Connection& connection) const;
-  void plan_device_teams();
+  void plan_teams_of_devices();
+  void plan_teams_of_host();
+  Progress connect_up_to(std::size_t end);
   Progress agree_on_device_links();
   Progress fail(Error error);
   Status note(const Connection& connection, std::string_view transport);
@@ -133,9 +144,13 @@ class Teams {
   // The teams for transfers from device to device, if a transport carries them.
   collectives::Team all_, device_node_, device_rail_;
   std::vector<Connection> connections_;
+  std::size_t links_of_devices_ = 0;  // how many of the connections they are, the first ones
   // 1 for each of the latter two teams that has its link. What is left after the agreement, all ranks have.
-  std::array<std::int64_t, 2> device_links_{};
-  std::unique_ptr<Task> agreement_;
+  std::array<std::uint8_t, 2> device_links_{1, 1};
+  bool has_told_ = false, has_agreed_ = false;
+  std::int32_t heard_ = 0;  // of how many ranks the words were read
+  Buffer word_;
+  bool wants_links_of_host_ = false, has_links_of_host_ = false;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;
   std::size_t next_ = 0;  // index of the connection to be made next
   std::optional<Error> failure_;

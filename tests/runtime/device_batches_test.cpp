@@ -514,6 +514,42 @@ TEST(DeviceBatch, is_launched_in_one_order_on_all_ranks_whatever_sets_overlap) {
       EXPECT_EQ(common(mine, theirs), common(theirs, mine)) << "ranks " << rank.value << " and " << other.value;
 }
 
+// Device links of all ranks, and of the node, are found out about in any case. Those of the host are the world's, the
+// node's and the rail's.
+TEST(DeviceBatch, makes_links_of_the_host_only_where_its_way_needs_them) {
+  struct Row {
+    const char* hierarchical;
+    std::vector<int> shape;
+    int links, links_with_sizes;
+  };
+  for (const Row& row : {Row{"0", {2, 2}, 2, 5}, Row{"1", {2, 2}, 5, 5}, Row{"", {2}, 1, 2}}) {
+    Ensemble ensemble(made_up_world(row.shape));
+    ensemble.config.network_interfaces = "lo";
+    ensemble.config.hierarchical_allreduce = row.hierarchical;
+    const int ranks = ensemble.world.size();
+    with_devices(
+        ensemble, true,
+        [&](DeviceRig& rig, int rank) {
+          const auto links = [&, before = rig.runtime->counters().links.get()] {
+            return rig.runtime->counters().links.get() - before;
+          };
+          const auto values = part_of(rank, 1000);
+          for (int batch = 0; batch < 2; ++batch) {
+            auto memory = rig.upload(values);
+            EXPECT_EQ(rig.run({"sum", Verb::allreduce, {1000}, memory.data(), memory.data()}), "");
+            EXPECT_EQ(rig.read(memory.data(), 1000), sum_of(ranks, 1000)) << "batch " << batch;
+            EXPECT_EQ(links(), row.links) << "batch " << batch << ", hierarchical: " << row.hierarchical;
+          }
+          auto memory = rig.upload(values);
+          auto handle = rig.start({{"rows", Verb::allgather, {1000}, memory.data(), nullptr}});
+          ASSERT_TRUE(handle);
+          EXPECT_EQ(rig.finish(*handle), "");
+          EXPECT_EQ(links(), row.links_with_sizes);
+        },
+        row.shape.size() > 1);
+  }
+}
+
 TEST(DeviceBatch, runs_in_a_process_set_and_over_several_nodes) {
   for (const std::vector<int>& shape : {std::vector{3}, {2, 2}, {1, 1, 1}}) {
     Ensemble ensemble(made_up_world(shape));

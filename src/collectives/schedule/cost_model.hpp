@@ -42,7 +42,7 @@ inline double doublings(int size) {
 
 // True if an algorithm that only sends messages can run on this team.
 inline bool is_connected(const Collective& collective, const Team& team) {
-  return collective.device == DeviceKind::host && (team.link != nullptr || team.size() == 1);
+  return collective.device == DeviceKind::host && (team.has_link() || team.size() == 1);
 }
 
 }  // namespace hvd::collectives

@@ -70,6 +70,12 @@ void NcclLink::abort(const Error& reason) noexcept {
 }
 
 void NcclLink::make() {
+  auto buffer = device().allocate(buffer_bytes_, devices::Where::on_device, {equipment_.stream.get()});
+  if (!buffer) {
+    ready_ = std::move(buffer.error());
+    return;
+  }
+  buffer_ = std::move(*buffer);
   ready_ = communicator_.make(ids_, group_.me.value, group_.size(), without_nvls_,
                               Deadline::after(milliseconds_of(start_timeout_s_)));
 }

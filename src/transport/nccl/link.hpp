@@ -20,7 +20,6 @@ struct Equipment {
   std::shared_ptr<Issuer> issuer;
   const nccl::Library* library = nullptr;
   std::shared_ptr<void> stream;  // the user of the memory: it waits for the link's last work
-  devices::Memory buffer;        // for tensors that are packed
   devices::Memory abort_word;    // on the host; the device reads it
 };
 
@@ -39,7 +38,7 @@ class NcclLink final : public Link, public NativeCollectives {
   void abort(const Error& reason) noexcept override;
 
   Cost cost(const Collective& collective) const override;
-  // The first call begins to make the communicator.
+  // The first call begins to make the communicator, and takes the memory for tensors that are packed.
   std::unique_ptr<Task> plan(const Collective& collective) override;
 
   // ---- for the tasks, on the issuer's thread
@@ -50,7 +49,7 @@ class NcclLink final : public Link, public NativeCollectives {
   Status is_ready() const { return ready_; }
   // Adds this rank to an error that other ranks are told, too, unless the cause is elsewhere.
   Error named(Error error) const;
-  std::byte* buffer() const noexcept { return equipment_.buffer.data(); }
+  std::byte* buffer() const noexcept { return buffer_.data(); }
   std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
   std::uint32_t* abort_word() const noexcept { return reinterpret_cast<std::uint32_t*>(equipment_.abort_word.data()); }
   // Wakes the engine.
@@ -67,6 +66,7 @@ class NcclLink final : public Link, public NativeCollectives {
   const double start_timeout_s_;
   Equipment equipment_;
   const std::size_t buffer_bytes_;
+  devices::Memory buffer_;  // for tensors that are packed; made with the communicator
   std::vector<nccl::UniqueId> ids_;
   const bool without_nvls_;
   Communicator communicator_;

@@ -39,7 +39,7 @@ Result<devices::Memory> allocate_buffer(devices::Device& device, Stream user, st
 class CandidateOnGpu final : public Candidate {
  public:
   CandidateOnGpu(const Surroundings& surroundings, devices::Device& device, const Group& group, std::string_view name)
-      : surroundings_(surroundings), group_(group), name_(name), equipment_{device, {}, nullptr, {}, {}, {}} {
+      : surroundings_(surroundings), group_(group), name_(name), equipment_{device, {}, nullptr, {}, {}} {
     auto issuer = Issuer::of(device);
     if (issuer) {
       equipment_.issuer = std::move(*issuer);
@@ -62,18 +62,17 @@ class CandidateOnGpu final : public Candidate {
   News news() const override {
     const nccl::Library& library = *equipment_.library;
     return {"NCCL " + nccl::version_text(library.version) + " carries tensors from GPU to GPU (" + library.path +
-                "); for each group of ranks " + std::to_string(card_.buffer_bytes >> 20) +
+                "); for each group of ranks that uses it, " + std::to_string(card_.buffer_bytes >> 20) +
                 " MB of the GPU are kept for tensors that are packed (HOROVOD_DEVICE_FUSION_THRESHOLD)",
             nccl::known_faults_here(library.version)};
   }
   std::unique_ptr<Link> make_link(const Agreement& agreement) override {
     auto issuer = equipment_.issuer;
     issuer->forget(this);
-    return std::make_unique<NcclLink>(
-        surroundings_, group_, name_,
-        Equipment{equipment_.device, issuer, equipment_.library, std::move(equipment_.stream),
-                  std::move(equipment_.buffer), std::move(equipment_.abort_word)},
-        agreement);
+    return std::make_unique<NcclLink>(surroundings_, group_, name_,
+                                      Equipment{equipment_.device, issuer, equipment_.library,
+                                                std::move(equipment_.stream), std::move(equipment_.abort_word)},
+                                      agreement);
   }
 
  private:
@@ -98,13 +97,12 @@ class CandidateOnGpu final : public Candidate {
     if (!stream) return stream.error();
     equipment_.stream = std::move(*stream);
     const Stream user{equipment_.stream.get()};
-    auto buffer = allocate_buffer(equipment_.device, user, bytes);
-    if (!buffer) return buffer.error();
+    // The ranks agree on what all of them can have. The link takes it when it has its first task.
+    if (auto buffer = allocate_buffer(equipment_.device, user, bytes); !buffer) return buffer.error();
     card_.buffer_bytes = static_cast<std::int64_t>(bytes);
     auto word = equipment_.device.allocate(sizeof(std::uint32_t), devices::Where::on_host, user);
     if (!word) return word.error();
     std::memset(word->data(), 0, sizeof(std::uint32_t));
-    equipment_.buffer = std::move(*buffer);
     equipment_.abort_word = std::move(*word);
     if (!draws_id(group_.me.value, (*library)->init_scalable != nullptr)) return {};
     nccl::UniqueId id;

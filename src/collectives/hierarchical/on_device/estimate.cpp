@@ -75,7 +75,7 @@ bool is_possible_on_device(const Collective& collective, const Team& team) {
   // Adasum exchanges products with the other ranks of the node, too.
   const Team* on_host = team.host == nullptr ? nullptr : team.host->node;
   if (collective.verb == Verb::adasum && team.rails > 1)
-    if (!std::has_single_bit(static_cast<unsigned>(team.rails)) || on_host == nullptr || on_host->link == nullptr)
+    if (!std::has_single_bit(static_cast<unsigned>(team.rails)) || on_host == nullptr || !on_host->has_link())
       return false;
   return team.selector->find(on_rail(collective, team, 1), rail) != nullptr;
 }
