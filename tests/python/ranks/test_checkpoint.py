@@ -428,3 +428,19 @@ def test_a_sampler_gives_each_sample_once_and_finds_its_position(size):
     assert list(resumed) == mine[10:]
     with pytest.raises(ValueError, match="103 samples"):
         hvd.checkpoint.Sampler(range(5)).load_state_dict(sampler.state_dict())
+
+
+@pytest.mark.parametrize("drops_the_rest", [False, True])
+def test_an_epoch_that_begins_without_set_epoch_is_an_error(size, drops_the_rest):
+    data = range(8 * size + (3 if drops_the_rest else 0))
+    sampler = hvd.checkpoint.Sampler(data)
+    loader = torch.utils.data.DataLoader(data, batch_size=4, sampler=sampler, drop_last=drops_the_rest)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            sampler.advance(len(batch))
+    with pytest.raises(RuntimeError, match="epoch 1 have been used: call sampler.set_epoch()"):
+        next(iter(loader))
+    restored = hvd.checkpoint.Sampler(data)
+    restored.load_state_dict(sampler.state_dict())
+    assert len(list(restored)) == len(sampler)  # a restored training may begin at the end of an epoch

@@ -29,16 +29,18 @@ class Sampler(torch.utils.data.Sampler):
         # torch's generator as it was when the restored checkpoint was saved: a list that all samplers share which were
         # restored together, empty when one of them has begun
         self._random_state = []
+        self._is_used_up = False  # this process has come to the end of the epoch
 
     def set_epoch(self, epoch):
         """Begins an epoch. The epoch of a restored checkpoint goes on at its saved position."""
         if epoch != self.epoch:
             self.epoch, self.position = epoch, 0
-            self._random_state = []
+            self._random_state, self._is_used_up = [], False
 
     def advance(self, samples):
         """Call this when this rank has trained on `samples` more samples."""
         self.position = min(self._count, self.position + samples * size())
+        self._is_used_up |= self.position == self._count
 
     def keep_random_state(self, shared):
         """restore() calls this when it has set the random numbers of this rank. `shared`: the state of torch's
@@ -56,6 +58,9 @@ class Sampler(torch.utils.data.Sampler):
         return -(-(self._count - self.position) // size())
 
     def __iter__(self):
+        if self._is_used_up and self.position > 0:
+            raise RuntimeError(f"the samples of epoch {self.epoch} have been used: call sampler.set_epoch() with the "
+                               "number of the next epoch before it begins")
         # A DataLoader draws a number whenever it begins, before it asks for the first sample. A training that was not
         # interrupted drew none here, in the middle of an epoch. A sampler that begins after another one leaves the
         # generator alone, because the training may have drawn from it since.
@@ -67,6 +72,7 @@ class Sampler(torch.utils.data.Sampler):
         # The repeated samples do not depend on the position, so that an epoch that was interrupted has the same ones.
         rest += [order[i % self._count] for i in range(len(self) * size() - len(rest))]
         yield from rest[rank()::size()]
+        self._is_used_up = True
 
     def state_dict(self):
         return {"epoch": self.epoch, "position": self.position, "seed": self._seed, "samples": self._count,
@@ -76,5 +82,5 @@ class Sampler(torch.utils.data.Sampler):
         if state["samples"] != self._count:
             raise ValueError(
                 f"the checkpoint's sampler was over {state['samples']} samples, this one is over {self._count}")
-        self.epoch, self.position = state["epoch"], state["position"]
+        self.epoch, self.position, self._is_used_up = state["epoch"], state["position"], False
         self._seed, self._shuffle = state["seed"], state["shuffle"]
