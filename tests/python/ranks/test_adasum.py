@@ -68,6 +68,16 @@ def test_ranks_may_lack_gradients(hvd, rank, size):
     torch.testing.assert_close(moved, torch.full((4, 4), -0.5).double())
 
 
+def test_gradients_of_frozen_parameters_that_the_program_sets(hvd, rank):
+    model, optimizer = model_and_optimizer(hvd)
+    model.requires_grad_(False)
+    for _ in range(2):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, rank + 1)
+        optimizer.step()
+        assert_equal_on_all_ranks(hvd, model)
+
+
 def test_gradients_may_be_clipped_before_the_step(hvd, rank):
     model, optimizer = model_and_optimizer(hvd)
     before = model.bias.detach().clone()

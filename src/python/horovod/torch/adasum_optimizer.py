@@ -32,7 +32,7 @@ class _DistributedAdasumOptimizer:
         self._listen()
         parameters = [(parameter, distributed.names.find(parameter))
                       for group in self.param_groups for parameter in group["params"]
-                      if parameter.requires_grad and not is_lazy(parameter)]
+                      if (parameter.requires_grad or parameter.grad is not None) and not is_lazy(parameter)]
         move = _Move(parameters, distributed)
         with _before_post_hooks_of(self, move.combine):
             result = self._step_of_its_own(closure, *args, **kwargs)

@@ -116,8 +116,9 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
     # ---- the end of the round, if no backward pass has submitted it ---------------------------------------------
 
     def find(self):
-        """Returns the gradient that the program has set, or that an earlier round left, or None."""
-        return self.parameter.grad if self.parameter.requires_grad else None
+        """Returns the gradient that the program has set, or that an earlier round left, or None. The optimizer steps
+        by it, also if the parameter is frozen: a program may compute gradients without autograd."""
+        return self.parameter.grad
 
     def start_leftover(self, tensor):
         """Starts a gradient that no backward pass of this round has submitted: the program has set it, or an earlier
