@@ -26,3 +26,20 @@ def test_gradients_of_frozen_parameters_that_the_script_sets(equals_one_process)
             parameter.grad = torch.full_like(parameter, loss(model(x), y).item()) * parameter
 
     equals_one_process(lambda world: train_with(world, world.network().requires_grad_(False), compute))
+
+
+class InPlace(horovod.torch.compression.Compressor):
+    @staticmethod
+    def compress(tensor):
+        return tensor.mul_(8), 8
+
+    @staticmethod
+    def decompress(tensor, ctx):
+        return tensor / ctx
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=2)], ids=["", "groups"])
+@pytest.mark.parametrize("clip", [False, True], ids=["", "clip"])
+def test_a_compressor_that_works_in_place(equals_one_process, clip, options):
+    equals_one_process(lambda world: train_with(
+        world, world.network(), lambda model, x, y: loss(model(x), y).backward(), clip, compression=InPlace, **options))

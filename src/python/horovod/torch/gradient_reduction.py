@@ -7,10 +7,12 @@ from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch import shared_parameters
 from horovod.torch._tensors import version_of
+from horovod.torch.compression import Compression
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradients_in_flight import InFlight, land, take_off
 from horovod.torch.mpi_ops import allreduce_async_, sparse_allreduce_async
 
+_OURS = (Compression.none, Compression.fp16, Compression.bf16)
 _start_again = _core.start_again
 
 
@@ -102,8 +104,9 @@ class Reduction:
         compressed, context = compression.compress(dense)
         compressed = compressed.contiguous()
         reduced = torch.view_as_real(compressed) if compressed.is_complex() else compressed
-        if dims is None and compressed.dtype == tensor.dtype and compressed.data_ptr() == tensor.data_ptr():
-            return tensor, reduced
+        if dims is None and compression in _OURS and compressed.dtype == tensor.dtype \
+                and compressed.data_ptr() == tensor.data_ptr():
+            return tensor, reduced  # a program's own compressor may have changed values in place, and undoes that
 
         def store(gradient):
             result = compression.decompress(compressed, context)
