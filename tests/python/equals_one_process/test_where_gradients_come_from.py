@@ -20,6 +20,35 @@ def train_with(world, model, compute, clip=False, **options):
     return model, optimizer
 
 
+class InOneMemory(nn.Module):
+    """Autograd makes some of its gradients as parts of one tensor, or as one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Parameter(torch.randn(1, FEATURES)), nn.Parameter(torch.randn(2, FEATURES))
+        self.one, self.other = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        both = torch.cat([self.query, self.key])
+        same = self.one.view(2, 2) + self.other.view(2, 2)
+        return x @ both.t() * same.sum() + torch.stack([self.one, self.other]).prod()
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=2), dict(gradient_views=True)], ids=["", "groups", "views"])
+@pytest.mark.parametrize("clip", [False, True], ids=["", "clip"])
+def test_gradients_that_autograd_makes_in_one_memory(equals_one_process, clip, options):
+    equals_one_process(lambda world: train_with(
+        world, world.network(InOneMemory), lambda model, x, y: loss(model(x), y).backward(), clip, **options))
+
+
+def test_fewer_passes_with_gradients_in_one_memory(equals_one_process):
+    def compute(model, x, y):
+        for _ in range(2):
+            loss(model(x), y).backward()
+
+    equals_one_process(lambda world: train_with(world, world.network(InOneMemory), compute, backward_passes_per_step=3))
+
+
 def test_gradients_of_frozen_parameters_that_the_script_sets(equals_one_process):
     def compute(model, x, y):
         for parameter in model.parameters():

@@ -100,6 +100,20 @@ def version_of(tensor):
         return 0
 
 
+_users_of_storage = getattr(torch._C, "_storage_Use_Count", None)  # not before torch 2.1
+
+
+def is_part_of_more(gradient):
+    """Called by a hook when a backward pass has just computed the gradient. True if other gradients are in its memory,
+    or may be. False for a tensor that was there before, to which the pass has added."""
+    if gradient._version or gradient.layout != torch.strided:
+        return False
+    storage = gradient.untyped_storage() if hasattr(gradient, "untyped_storage") else gradient.storage()
+    if _users_of_storage is not None:
+        return _users_of_storage(storage._cdata) > 2  # the gradient itself and the tensor that autograd made it from
+    return storage.nbytes() > gradient.numel() * gradient.element_size()
+
+
 def gradient_dtype(parameter):
     """Returns the dtype of the parameter's gradient: since torch 2.10 a program may choose another one than the
     parameter's own (Tensor.grad_dtype)."""

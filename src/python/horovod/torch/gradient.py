@@ -5,7 +5,7 @@ import weakref
 import torch
 
 from horovod.torch import shared_parameters
-from horovod.torch._tensors import gradient_dtype, version_of
+from horovod.torch._tensors import gradient_dtype, is_part_of_more, version_of
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradient_reduction import Reduction
 from horovod.torch.gradients_in_flight import InFlight, in_flight_with
@@ -60,6 +60,10 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
         if not self.is_reducing:
             self.of_all.is_synchronized = False
             return  # another optimizer reduces it
+        if type(tensor) is torch.Tensor and is_part_of_more(tensor):
+            # as of parameters that the model concatenates: they would be reduced into each other's memory, and a change
+            # of one would look like one of the others
+            tensor = self.parameter.grad = tensor.clone()
         number = _number_of_backward_pass()
         if number != self.of_all.backward_pass:
             self.of_all.begin_backward_pass(number, self)
