@@ -72,3 +72,21 @@ class InPlace(horovod.torch.compression.Compressor):
 def test_a_compressor_that_works_in_place(equals_one_process, clip, options):
     equals_one_process(lambda world: train_with(
         world, world.network(), lambda model, x, y: loss(model(x), y).backward(), clip, compression=InPlace, **options))
+
+
+@pytest.mark.parametrize("who", ["rank 0", "all"])
+def test_gradients_of_zeros_that_are_read_before_a_second_backward_pass(equals_one_process, who):
+    """A loss may have no weight in the first steps. Its gradients are no dropped batch."""
+    def train(world):
+        model = world.network(lambda: nn.ModuleList([nn.Linear(FEATURES, CLASSES) for _ in range(2)]))
+        weights = iter([0.0, 0.0] + 100 * [1.0])
+
+        def compute(model, x, y):
+            (next(weights) * loss(model[0](x), y)).backward()
+            if who == "all" or not world.distributed or world.rank == 0:
+                sum(float(parameter.grad.norm()) for parameter in model[0].parameters())
+            loss(model[1](x), y).backward()
+
+        return train_with(world, model, compute)
+
+    equals_one_process(train)

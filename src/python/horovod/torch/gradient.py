@@ -185,7 +185,9 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
         found = self.parameter.grad
         if not self.is_done or self.seen is None or found is not self.seen():
             return False
-        return version_of(found) > self.used_version + 1 if is_added_to else not found.any()
+        if is_added_to:
+            return version_of(found) > self.used_version + 1
+        return version_of(found) != self.used_version and not found.any()  # a backward pass may have computed zeros
 
     # ---- the next round -----------------------------------------------------------------------------------------
 
