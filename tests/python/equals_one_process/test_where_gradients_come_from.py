@@ -90,3 +90,14 @@ def test_gradients_of_zeros_that_are_read_before_a_second_backward_pass(equals_o
         return train_with(world, model, compute)
 
     equals_one_process(train)
+
+
+def test_passes_of_another_loss_that_the_script_sets_to_zero_in_place(equals_one_process):
+    """As in a GAN, whose generator's loss leaves gradients in the discriminator."""
+    def compute(model, x, y):
+        loss(model(x), 0 * y).backward()
+        model.zero_grad(set_to_none=False)
+        for _ in range(2):
+            loss(model(x), y).backward()
+
+    equals_one_process(lambda world: train_with(world, world.network(), compute, backward_passes_per_step=2))

@@ -29,8 +29,17 @@ class DroppedBatches:
                                   for gradient in self._submitted):
             self.drop()
         else:
+            if self.settings.passes > 1 and not self.submitted:
+                self._count_anew_if_zeroed(first)
             for other in self._others_with_removed_ones()[:1]:  # before this rank starts gradients of the next batch
                 other.drop()
+
+    def _count_anew_if_zeroed(self, first):
+        """Begins to count passes anew if the program has set the sums of earlier passes to zero in place."""
+        kept_back = [gradient for gradient in self._all if gradient.kept_back and gradient is not first]
+        if kept_back and all(gradient.was_zeroed_early() for gradient in kept_back):
+            for gradient in self._all:
+                gradient.discard()
 
     def prepare_to_join(self):
         """Other ranks that have dropped the last batch, too, will notice it in their next backward pass."""

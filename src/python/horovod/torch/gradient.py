@@ -107,7 +107,8 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
             raise AssertionError(
                 f"The gradient of {self.name!r} was computed more than backward_passes_per_step "
                 f"(={self.settings.passes}) times before a call to step(). Increase backward_passes_per_step to "
-                "accumulate gradients locally.")
+                "accumulate gradients locally. Modules that are used more than once within torch.utils.checkpoint need "
+                "use_reentrant=False.")
         self.seen = weakref.ref(tensor)
 
     def _check_that_no_sum_is_counted_again(self, tensor):
@@ -188,6 +189,12 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
         if is_added_to:
             return version_of(found) > self.used_version + 1
         return version_of(found) != self.used_version and not found.any()  # a backward pass may have computed zeros
+
+    def was_zeroed_early(self):
+        """True if the program has set the sum of this rank's passes so far to zero in place."""
+        found = self.parameter.grad
+        return found is not None and self.seen is not None and found is self.seen() \
+            and version_of(found) != self.used_version and not found.any()
 
     # ---- the next round -----------------------------------------------------------------------------------------
 
