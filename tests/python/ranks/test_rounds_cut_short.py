@@ -86,6 +86,31 @@ def test_threads_that_use_one_gradient_all_wait_for_it(hvd, rank, size, monkeypa
     assert torch.equal(parameters[0].detach(), torch.full((3,), -(size + 1) / 2))
 
 
+def test_no_thread_that_uses_a_gradient_tells_while_a_step_does(hvd, rank, monkeypatch):
+    """Both would begin the same exchange."""
+    parameters = parameters_of(0)
+    optimizer = sgd(hvd, parameters)
+    landing, hear, are_let_in = optimizer._distributed.gradients.landing, Presence.hear, []
+
+    def is_let_in():
+        are_let_in.append(landing.acquire(blocking=False))
+        if are_let_in[-1]:
+            landing.release()
+
+    def hear_beside_a_thread(presence):
+        thread = threading.Thread(target=is_let_in)
+        thread.start()
+        thread.join()
+        return hear(presence)
+
+    monkeypatch.setattr(Presence, "hear", hear_beside_a_thread)
+    for _ in range(2):
+        backward(parameters, rank)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert are_let_in and not any(are_let_in)
+
+
 @pytest.mark.parametrize("options", [{}, dict(groups=1), dict(backward_passes_per_step=2), dict(gradient_views=True)],
                          ids=["plain", "groups", "passes", "views"])
 def test_what_was_in_flight_when_horovod_was_restarted_is_gone(hvd, rank, size, options):

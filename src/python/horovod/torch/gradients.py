@@ -253,19 +253,20 @@ class Gradients(FollowedParameters, DroppedBatches):
 
     def begin_to_close(self, is_dropped):
         """Tells the others which gradients this rank has, and does not wait for them."""
-        if self.is_closed:
-            return
-        self.end_alerts()
-        if self._presence.has_ended_with_a_drop():
-            self._compare_drops()
-            raise self.failures.pop()
-        if not is_dropped:
-            for gradient in self._all:
-                gradient.take_over()
-        self._lacking = self._submit_what_is_there(is_dropped)
-        self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
-        self._tell()
-        self.is_closed = True
+        with self.landing:  # another thread may use a gradient and begin the same exchange
+            if self.is_closed:
+                return
+            self.end_alerts()
+            if self._presence.has_ended_with_a_drop():
+                self._compare_drops()
+                raise self.failures.pop()
+            if not is_dropped:
+                for gradient in self._all:
+                    gradient.take_over()
+            self._lacking = self._submit_what_is_there(is_dropped)
+            self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
+            self._tell()
+            self.is_closed = True
 
     def have_others_told(self):
         """True if close() need not wait for the others' news."""
