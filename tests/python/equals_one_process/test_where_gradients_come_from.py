@@ -101,3 +101,19 @@ def test_passes_of_another_loss_that_the_script_sets_to_zero_in_place(equals_one
             loss(model(x), y).backward()
 
     equals_one_process(lambda world: train_with(world, world.network(), compute, backward_passes_per_step=2))
+
+
+def test_a_batch_of_a_group_that_is_read_and_then_set_to_zero_in_place(equals_one_process, hvd):
+    """Reading has told the other ranks which gradients of the group there are."""
+    def train(world):
+        model = world.network(lambda: nn.Sequential(*OneProcess().network(), nn.Linear(2, 2)))
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, groups=1, op=hvd.Sum)
+        for x, y in world.batches():
+            for _ in range(2):
+                model.zero_grad(set_to_none=False)
+                (loss(model[:3](x), y) / world.size).backward()
+                sum(parameter.grad.norm().item() for parameter in model[:3].parameters())
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)

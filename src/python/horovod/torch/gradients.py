@@ -255,6 +255,7 @@ class Gradients(FollowedParameters, DroppedBatches):
         """Tells the others which gradients this rank has, and does not wait for them."""
         with self.landing:  # another thread may use a gradient and begin the same exchange
             if self.is_closed:
+                self._drops |= is_dropped  # the program has used gradients, and now drops the batch
                 return
             self.end_alerts()
             if self._presence.has_ended_with_a_drop():
