@@ -1,7 +1,7 @@
 """Rounds of gradients that are disturbed: by signals, threads, a restart, a fork, or an optimizer that is dropped."""
 import gc
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 import torch
@@ -237,6 +237,24 @@ def expect_step_of_what_others_had(parameter, size):
     relative = 0 if size & (size - 1) == 0 else 2**-22
     expected = torch.full((3,), 1 / size - (size + 1) / 2)
     torch.testing.assert_close(parameter.detach(), expected, rtol=relative, atol=0)
+
+
+def test_a_step_that_raised_an_exception_on_one_rank_only_is_an_error_on_all(hvd, rank, size):
+    parameters = parameters_of(0)
+    optimizer = sgd(hvd, parameters)
+
+    def raise_once(*_):
+        hook.remove()
+        raise ArithmeticError
+
+    if rank == 0:
+        hook = optimizer.register_step_pre_hook(raise_once)
+    with pytest.raises(RuntimeError, match="steps with the optimizer of '0"):
+        for _ in range(4):
+            optimizer.zero_grad()
+            backward(parameters, rank)
+            with suppress(ArithmeticError):
+                optimizer.step()
 
 
 @pytest.mark.parametrize("has_next", [False, True])

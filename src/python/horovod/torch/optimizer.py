@@ -174,10 +174,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             elif gradients.hold_results:
                 gradients.remember_results()  # as the program has changed them since
             gradients.is_synchronized = gradients.is_ahead = False
-            gradients.steps += 1
             if callable(closure):
                 closure = _of_all_ranks(self, closure)
-        return self._step_of_its_own(closure, *args, **kwargs)
+        result = self._step_of_its_own(closure, *args, **kwargs)
+        if gradients is not None:
+            gradients.steps += 1  # not if the step has raised an exception, perhaps on this rank only
+        return result
 
     # The wrapped class's step runs the hooks of register_step_pre_hook and similar ones. `hooked` avoids that they run
     # twice. `_wrapped_by_lr_sched` keeps a scheduler from replacing this step by one of the plain optimizer.
