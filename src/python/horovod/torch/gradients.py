@@ -253,11 +253,12 @@ class Gradients(FollowedParameters, DroppedBatches):
 
     def begin_to_close(self, is_dropped):
         """Tells the others which gradients this rank has, and does not wait for them."""
+        if not self.is_closed:
+            self.end_alerts()
         with self.landing:  # another thread may use a gradient and begin the same exchange
             if self.is_closed:
                 self._drops |= is_dropped  # the program has used gradients, and now drops the batch
                 return
-            self.end_alerts()
             if self._presence.has_ended_with_a_drop():
                 self._compare_drops()
                 raise self.failures.pop()
