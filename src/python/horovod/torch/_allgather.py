@@ -2,12 +2,13 @@
 import torch
 
 from horovod import _core, _ops
+from horovod.common.operations import full_name_of, names_of_group, prepared
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allreduce import allreduce, grouped_allreduce
 from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import Average, Sum
-from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, kept_result, names_of_group,
-                                    prepared, rows_of, source_of, stream_of, wants_gradient)
+from horovod.torch._tensors import (DTYPES, check_group, check_tensor, kept_result, rows_of, source_of, stream_of,
+                                    wants_gradient)
 
 
 def _operation(tensor, name, full_name, set_id, ordinal, group=None):

@@ -3,18 +3,17 @@ place."""
 import torch
 
 from horovod import _core, _ops
+from horovod.common.operations import check_reduction, full_name_of, names_of_group, prepared
 from horovod.common.process_sets import global_process_set
 from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
-from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, full_name_of, is_on_host,
-                                    names_of_group, note_change, prepared, submit, submit_group, version_of,
-                                    wants_gradient)
+from horovod.torch._tensors import (DTYPES, check_adasum, check_group, check_tensor, is_on_host, note_change, submit,
+                                    submit_group, version_of, wants_gradient)
 from horovod.torch.compression import Compression
 
 
 def _check_reduction(op, verb, process_set, tensors):
-    if op not in (Average, Sum, Adasum, Min, Max, Product):
-        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Adasum, Min, Max, Product, not {op!r}")
+    check_reduction(op, verb)
     if op == Adasum:
         for tensor in tensors:
             check_adasum(process_set, tensor)

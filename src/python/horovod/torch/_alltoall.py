@@ -1,38 +1,21 @@
 """alltoall: every rank sends rows of its tensor to every rank."""
-import operator
-
 import torch
 
 from horovod import _core, _ops
+from horovod.common.operations import full_name_of, place_in, prepared, read_splits
 from horovod.common.process_sets import global_process_set
 from horovod.torch._devices import ordinal_for
-from horovod.torch._tensors import (DTYPES, check_tensor, full_name_of, kept_result, place_in, prepared, rows_of,
-                                    source_of, stream_of, wants_gradient)
+from horovod.torch._tensors import (DTYPES, check_tensor, kept_result, rows_of, source_of, stream_of, wants_gradient)
 
 
 def _read_splits(splits, rows, size):
-    """Returns the number of rows for each rank as integers, None for equal parts. ValueError if the splits are not
-    valid."""
-    if splits is None:
-        if rows % size:
-            raise ValueError(f"alltoall: expected a first dimension that is a multiple of the number of ranks, {size}, "
-                             f"found {rows}; or give splits")
-        return None
+    """As read_splits; also of a tensor."""
     if isinstance(splits, torch.Tensor):
         if splits.dtype != torch.int32 or splits.dim() != 1:
             raise ValueError(f"alltoall: expected splits of torch.int32 in one dimension, found {splits.dtype} in "
                              f"{splits.dim()}")
         splits = splits.tolist()
-    try:
-        splits = [operator.index(split) for split in splits]
-    except TypeError:
-        raise ValueError(f"alltoall: splits are numbers of rows in a list or a tensor, not {splits!r}") from None
-    if len(splits) != size:
-        raise ValueError(f"alltoall: expected splits for {size} ranks, found {len(splits)}")
-    if min(splits) < 0 or sum(splits) > rows:
-        raise ValueError(f"alltoall: splits are not negative, and together no more than the first dimension, {rows}; "
-                         f"found {splits}")
-    return splits
+    return read_splits(splits, rows, size)
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):

@@ -1,23 +1,19 @@
 """broadcast: gives the root's tensor to all ranks, in new tensors or in place."""
-import operator
-
 import torch
 
 from horovod import _core, _ops
+from horovod.common.operations import full_name_of, prepared, root_of
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allreduce import allreduce
 from horovod.torch._devices import ordinal_for
 from horovod.torch._job import Average, Sum, rank
-from horovod.torch._tensors import DTYPES, check_tensor, full_name_of, note_change, prepared, submit, wants_gradient
+from horovod.torch._tensors import DTYPES, check_tensor, note_change, submit, wants_gradient
 
 
 def _broadcast_async(tensor, output, root_rank, name, process_set):
     check_tensor(tensor, "broadcast", name)
     set_id = process_set._check_id()
-    try:
-        root_rank = operator.index(root_rank)
-    except TypeError:
-        raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
+    root_rank = root_of(root_rank)
     full_name, ordinal = full_name_of("broadcast", name, set_id), ordinal_for(tensor, set_id)
     found = prepared(name, (full_name, set_id, tensor.dtype, tensor.shape, root_rank, ordinal, "broadcast"), full_name,
                      _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank, set_id,

@@ -2,21 +2,13 @@
 import torch
 
 from horovod import _core, _ops
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.operations import check_scatter, full_name_of, names_of_group, prepared, rows_of_share
 from horovod.common.process_sets import global_process_set
 from horovod.torch._allgather import allgather, grouped_allgather
 from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import Average, Sum
-from horovod.torch._tensors import (DTYPES, check_group, check_tensor, full_name_of, names_of_group, place_in, prepared,
-                                    submit, submit_group, wants_gradient)
+from horovod.torch._tensors import DTYPES, check_group, check_tensor, submit, submit_group, wants_gradient
 from horovod.torch.compression import Compression
-
-
-def _check(tensors, op, verb):
-    if op not in (Average, Sum):
-        raise HorovodInternalError(f"{verb}: op is hvd.Average or hvd.Sum, not {op!r}")
-    if any(tensor.dim() == 0 for tensor in tensors):
-        raise ValueError(f"{verb}: expected tensors with a first dimension to scatter, found one of no dimensions")
 
 
 def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, ordinal, group=None):
@@ -26,11 +18,8 @@ def _prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_fac
 
 
 def _own_share(tensor, set_id):
-    """Makes an empty tensor for this rank's rows. If the rows cannot be divided evenly, the first ranks get one
-    more."""
-    place, size = place_in(set_id)
-    each, more = divmod(tensor.shape[0], size)
-    return tensor.new_empty((each + (place < more), *tensor.shape[1:]))
+    """Makes an empty tensor for this rank's rows."""
+    return tensor.new_empty((rows_of_share(tensor.shape[0], set_id), *tensor.shape[1:]))
 
 
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
@@ -39,7 +28,7 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
     handle."""
     check_tensor(tensor, "reducescatter", name)
     set_id = process_set._check_id()
-    _check([tensor], op, "reducescatter")
+    check_scatter(op, "reducescatter", [tensor.dim()])
     found = _prepare(tensor, full_name_of("reducescatter", name, set_id), name, op, set_id, prescale_factor,
                      postscale_factor, ordinal_for(tensor, set_id))
     return submit(found, tensor, _own_share(tensor, set_id))
@@ -80,7 +69,7 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
     tensors = list(tensors)
     check_group(tensors, "grouped_reducescatter", name)
     set_id = process_set._check_id()
-    _check(tensors, op, "grouped_reducescatter")
+    check_scatter(op, "grouped_reducescatter", [tensor.dim() for tensor in tensors])
     group, names = names_of_group("grouped_reducescatter", name, len(tensors), set_id)
     ordinal = ordinal_for_all(tensors, set_id)
     operations = [_prepare(tensor, full_name, name, op, set_id, prescale_factor, postscale_factor, ordinal, group)

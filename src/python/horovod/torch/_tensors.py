@@ -4,8 +4,7 @@ import sys
 import torch
 
 from horovod import _core, _ops
-from horovod.common.exceptions import HorovodInternalError
-from horovod.common.util import num_rank_is_power_2
+from horovod.common import operations
 
 try:
     from torch.utils.weak import WeakIdKeyDictionary as ByTensor  # tensor -> anything; an entry goes with its tensor
@@ -143,39 +142,14 @@ def check_group(tensors, verb, name):
         raise ValueError(f"{verb}: expected at least one tensor, found an empty list")
     for tensor in tensors:
         check_tensor(tensor, verb, name)
-    kinds = {tensor.device.type for tensor in tensors}
-    if len(kinds) > 1:
-        raise HorovodInternalError(f"{verb}: the tensors of a group must be in one kind of memory; found "
-                                   f"{' and '.join(sorted(kinds))}")
+    operations.check_kinds_of_memory([tensor.device.type for tensor in tensors], verb)
 
 
 def check_adasum(process_set, tensor=None):
     """Raises unless tensors like `tensor` can be reduced by Adasum over the set."""
-    if process_set.process_set_id != 0:
-        raise NotImplementedError("op=hvd.Adasum reduces over the global process set only")
-    if _core.is_initialized() and not num_rank_is_power_2(_core.world()[1]):
-        raise NotImplementedError(f"op=hvd.Adasum needs a number of ranks that is a power of two; found "
-                                  f"{_core.world()[1]}")
+    operations.check_adasum(process_set)
     if tensor is not None and not tensor.dtype.is_floating_point:
         raise ValueError(f"op=hvd.Adasum is for floating-point tensors; found {tensor.dtype}")
-
-
-def full_name_of(prefix, name, set_id):
-    return f"{prefix}.noname.{_ops.new_unnamed(set_id)}" if name is None else f"{prefix}.{name}"
-
-
-def prepared(name, key, *description, **more):
-    """Returns the prepared operation of a tensor. If the user gave no name, the operation serves this use only.
-
-    key: distinguishes this operation from all others. `description` and `more` are arguments of _ops.operation.
-    """
-    return _ops.transient(*description, **more) if name is None else _ops.operation(key, *description, **more)
-
-
-def names_of_group(prefix, name, count, set_id):
-    """Returns the name of the group and the names of its members."""
-    base = full_name_of(prefix, name, set_id)
-    return base, [f"{base}_{i}of{count}" for i in range(1, count + 1)]
 
 
 def rows_of(tensor):
@@ -214,16 +188,6 @@ def kept_result(handle, index, like, stream):
     copy = result.clone()
     stream.wait_stream(now)
     return copy
-
-
-def place_in(set_id):
-    """Returns (this rank's place, size) of the set in which an operation will run."""
-    try:
-        return _ops.place_in(set_id)
-    except ValueError as error:
-        if _core.is_initialized():
-            raise
-        raise HorovodInternalError(str(error)) from None
 
 
 def submit(operation, tensor, output):

@@ -1,0 +1,101 @@
+"""What an operation needs before it starts, whatever framework its tensor is of: its name, and checks of arguments."""
+import operator
+
+from horovod import _core, _ops
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.util import num_rank_is_power_2
+
+
+def full_name_of(prefix, name, set_id):
+    return f"{prefix}.noname.{_ops.new_unnamed(set_id)}" if name is None else f"{prefix}.{name}"
+
+
+def names_of_group(prefix, name, count, set_id):
+    """Returns the name of the group and the names of its members."""
+    base = full_name_of(prefix, name, set_id)
+    return base, [f"{base}_{i}of{count}" for i in range(1, count + 1)]
+
+
+def prepared(name, key, *description, **more):
+    """Returns the prepared operation of a tensor. If the user gave no name, the operation serves this use only.
+
+    key: distinguishes this operation from all others. `description` and `more` are arguments of _ops.operation.
+    """
+    return _ops.transient(*description, **more) if name is None else _ops.operation(key, *description, **more)
+
+
+def place_in(set_id):
+    """Returns (this rank's place, size) of the set in which an operation will run."""
+    try:
+        return _ops.place_in(set_id)
+    except ValueError as error:
+        if _core.is_initialized():
+            raise
+        raise HorovodInternalError(str(error)) from None
+
+
+def root_of(root_rank):
+    """Returns the rank that gives its tensor, as an integer."""
+    try:
+        return operator.index(root_rank)
+    except TypeError:
+        raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
+
+
+def rows_of_share(rows, set_id):
+    """Returns how many rows of a scattered tensor this rank gets. If the rows cannot be divided evenly, the first ranks
+    get one more."""
+    place, size = place_in(set_id)
+    each, more = divmod(rows, size)
+    return each + (place < more)
+
+
+# ---- checks -----------------------------------------------------------------------------------------------------
+
+
+def check_reduction(op, verb):
+    if op not in (_core.AVERAGE, _core.SUM, _core.ADASUM, _core.MIN, _core.MAX, _core.PRODUCT):
+        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Adasum, Min, Max, Product, not {op!r}")
+
+
+def check_adasum(process_set):
+    """Raises unless tensors can be reduced by Adasum over the set."""
+    if process_set.process_set_id != 0:
+        raise NotImplementedError("op=hvd.Adasum reduces over the global process set only")
+    if _core.is_initialized() and not num_rank_is_power_2(_core.world()[1]):
+        raise NotImplementedError(f"op=hvd.Adasum needs a number of ranks that is a power of two; found "
+                                  f"{_core.world()[1]}")
+
+
+def check_scatter(op, verb, dimensions):
+    """dimensions: the number of dimensions of each tensor."""
+    if op not in (_core.AVERAGE, _core.SUM):
+        raise HorovodInternalError(f"{verb}: op is hvd.Average or hvd.Sum, not {op!r}")
+    if 0 in dimensions:
+        raise ValueError(f"{verb}: expected tensors with a first dimension to scatter, found one of no dimensions")
+
+
+def check_kinds_of_memory(kinds, verb):
+    if len(set(kinds)) > 1:
+        raise HorovodInternalError(f"{verb}: the tensors of a group must be in one kind of memory; found "
+                                   f"{' and '.join(sorted(set(kinds)))}")
+
+
+def read_splits(splits, rows, size):
+    """Returns the number of rows for each rank as integers, None for equal parts. ValueError if the splits are not
+    valid."""
+    if splits is None:
+        if rows % size:
+            raise ValueError(f"alltoall: expected a first dimension that is a multiple of the number of ranks, {size}, "
+                             f"found {rows}; or give splits")
+        return None
+    try:
+        splits = [operator.index(split) for split in splits]
+    except TypeError:
+        raise ValueError(f"alltoall: splits are numbers of rows in a list or a tensor, not {splits!r}") from None
+    if len(splits) != size:
+        raise ValueError(f"alltoall: expected splits for {size} ranks, found {len(splits)}")
+    if min(splits) < 0 or sum(splits) > rows:
+        raise ValueError(f"alltoall: splits are not negative, and together no more than the first dimension, {rows}; "
+                         f"found {splits}")
+    return splits
