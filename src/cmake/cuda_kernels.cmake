@@ -65,7 +65,7 @@ function(hvd_clang_for_ptx result)
               -Wno-unknown-cuda-version -std=c++20 -O3 -ffp-contract=off -S)
   set(code 1)
   if(HVD_CLANG_FOR_PTX)  # not every clang was built with NVIDIA's chips
-    execute_process(COMMAND ${command} -o /dev/null /dev/null RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
+    execute_process(COMMAND ${command} -o - /dev/null RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
   endif()
   if(NOT code EQUAL 0)
     set(command "")
