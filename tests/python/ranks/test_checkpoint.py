@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import tempfile
+import warnings
 
 import pytest
 import torch
@@ -444,3 +445,29 @@ def test_an_epoch_that_begins_without_set_epoch_is_an_error(size, drops_the_rest
     restored = hvd.checkpoint.Sampler(data)
     restored.load_state_dict(sampler.state_dict())
     assert len(list(restored)) == len(sampler)  # a restored training may begin at the end of an epoch
+
+
+def told_of_parameters(folder, model):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        hvd.checkpoint.save(f"{folder}/a.h5", model, step=1)
+    return [str(each.message) for each in told if "differ between ranks" in str(each.message)]
+
+
+@pytest.mark.parametrize("own", ["expert", "names", "nothing", "statistics"])
+def test_parameters_that_a_rank_has_of_its_own_are_told_before_they_are_lost(folder, rank, size, own):
+    model = make_model()
+    with torch.no_grad():
+        if own == "expert":
+            model[2].weight += rank
+        elif own == "names" and rank > 0:
+            model.expert = torch.nn.Linear(2, 2)
+        elif own == "statistics":
+            model[1].running_mean += rank
+    expected = own in ("expert", "names") and size > 1 and rank == 0
+    told = told_of_parameters(folder, model)
+    assert len(told) == expected, told
+    if told and own == "expert":
+        assert "'2.weight'" in told[0] and "sharded=True" in told[0]
+    assert not told_of_parameters(folder, model), "once is enough"
+    assert not told_of_parameters(folder, model if rank == 0 else None)

@@ -12,7 +12,7 @@ import torch
 import horovod
 from horovod import _core, _ops
 from horovod.checkpoint import sharded as sharded_files
-from horovod.checkpoint import training, tree
+from horovod.checkpoint import own_parameters, training, tree
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 
@@ -112,7 +112,8 @@ def _library_of_h5py():
 
 
 def collect(model, optimizer, step, extra, objects, with_random):
-    """Returns the whole state as tree.Tensors on rank 0, None elsewhere. Collective if random numbers are wanted."""
+    """Collective. Returns the whole state as tree.Tensors on rank 0, None elsewhere."""
+    own_parameters.warn_of_own_parameters(model)
     generators = None
     if with_random:
         mine = training.random_state()
