@@ -305,7 +305,7 @@ void Follower::end(std::span<const Submission> late, const Error& reason) {
     operation.place = in_flight_.size();
     in_flight_.push_back(&operation);
   }
-  while (!in_flight_.empty()) settle(*in_flight_.back(), &reason);
+  while (!in_flight_.empty()) settle(*in_flight_.back(), &reason, in_flight_.back()->extras.rest);
   handles_.announce();
 }
 

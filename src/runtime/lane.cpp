@@ -121,10 +121,14 @@ bool Lane::pass_turnstile() {
 // that work may wait for the caller's streams. The end of an operation without a stream is told to nobody else, so this
 // function waits for it.
 void Lane::abandon() {
-  started_ = false;
+  const bool has_begun = std::exchange(started_, false);
   task_ = nullptr;
   waiting_.reset();
   plans_.clear();
+  if (has_begun && !is_of_host() && stream_) {
+    cut_off_ = &queued_.front();
+    if (auto rest = device_.record({stream_.get()})) rest_ = *rest;
+  }
   for (QueuedBatch& batch : issued_) {
     Naps naps;
     if (batch.operations.empty()) (void)device_.query(batch.end, &devices::nobody());
@@ -136,6 +140,12 @@ void Lane::abandon() {
   }
   idle_.splice(idle_.end(), issued_);
   idle_.splice(idle_.end(), queued_);
+}
+
+void Lane::tell_rest() {
+  if (cut_off_ == nullptr) return;
+  for (Operation* operation : cut_off_->operations)
+    if (operation->extras.stream) operation->extras.rest = rest_;
 }
 
 // True if the event that the task waits for has come since the task looked. If it has not come, the device wakes the

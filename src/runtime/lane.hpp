@@ -57,6 +57,9 @@ class Lane {
   void arm(bool for_all) noexcept;
   // Gives up all batches and plans. The links have been aborted before.
   void abandon();
+  // After abandon(): the operations of the batch that was cut off learn when what it has queued on the device is over.
+  // Until then the device uses memory that the program is about to get back.
+  void tell_rest();
   // Returns the oldest batch that was issued and has not ended, as of the last step(). Empty if there is none.
   std::optional<IssuedBatch> oldest_issued() const;
   // True if the device has not got to the oldest issued batch, because the program's own work before it has not ended.
@@ -135,6 +138,8 @@ class Lane {
   std::optional<Clock::time_point> connect_due_;
   bool started_ = false;
   bool holds_turnstile_ = false;  // the running batch has not launched all its work
+  const QueuedBatch* cut_off_ = nullptr;
+  Event rest_{};
   bool is_closed_ = false;
   std::optional<Error> refusal_;  // the reason why the batch that has just started cannot be carried out
   Stage stage_ = Stage::data;

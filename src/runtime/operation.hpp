@@ -62,6 +62,7 @@ struct Extras {
   Callback on_done;
   Stream stream;
   Event ready;  // the point of that stream at which the operation was submitted
+  Event rest;   // the end of what a batch that has failed left on its device; the engine writes it
 };
 
 struct NameEntry;

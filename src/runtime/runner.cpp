@@ -119,7 +119,10 @@ std::string Runner::end(const Error& reason, Deadline deadline) {
     if (devices.find(name) == std::string::npos) devices += (devices.empty() ? "" : ", ") + name;
   }
   std::ranges::move(rest, std::back_inserter(aborts));
-  if (make_last_calls(std::move(aborts), deadline)) return "";
+  if (make_last_calls(std::move(aborts), deadline)) {
+    for (auto& [key, lane] : lanes_) lane->tell_rest();
+    return "";
+  }
   return devices +
          " did not let go of this rank's links and tensors in time: its library hangs, or work of the program "
          "there does not end. End this process, and do not use what the device has computed since";

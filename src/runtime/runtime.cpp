@@ -303,6 +303,7 @@ Status Runtime::note_extras(const Start& start, Together& together) {
   operation.extras.on_done = start.on_done;
   operation.extras.stream = start.stream;
   operation.extras.ready = {};
+  operation.extras.rest = {};
   if (!start.stream) return {};
   if (together.stream != start.stream) {
     auto ready = device(operation.signature.device)->record(start.stream);

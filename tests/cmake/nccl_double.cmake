@@ -73,12 +73,17 @@ if(TARGET hvd_python_core)
   set(variables ${on_doubles} PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=${PROJECT_BINARY_DIR}/python)
   set_tests_properties(nccl.python_does_not_wait_for_the_gpu PROPERTIES
                        LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables}")
-  add_test(NAME nccl.python_gives_memory_back_after_a_loss
-           COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py loss)
-  set_tests_properties(nccl.python_gives_memory_back_after_a_loss PROPERTIES
-                       LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables};HOROVOD_PEER_TIMEOUT=1"
-                       PASS_REGULAR_EXPRESSION "rank 0 has its memory"
-                       FAIL_REGULAR_EXPRESSION "has findings;Error")
+  foreach(how loss cut)
+    set(name nccl.python_gives_memory_back_after_a_loss)
+    if(how STREQUAL cut)
+      set(name nccl.python_gives_memory_back_after_a_launch_that_is_cut_off)
+    endif()
+    add_test(NAME ${name} COMMAND horovodrun -np 2 ${Python3_EXECUTABLE}
+                                  ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py ${how})
+    set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 120 ENVIRONMENT "${variables};HOROVOD_PEER_TIMEOUT=1"
+                                            PASS_REGULAR_EXPRESSION "rank 0 has its memory"
+                                            FAIL_REGULAR_EXPRESSION "has findings;Error")
+  endforeach()
   add_test(NAME nccl.python_waits_for_the_gpu_if_it_is_told_to
            COMMAND horovodrun -np 2 ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cuda/python_ranks.py)
   set_tests_properties(nccl.python_waits_for_the_gpu_if_it_is_told_to PROPERTIES LABELS ranks TIMEOUT 120

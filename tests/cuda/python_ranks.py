@@ -1,8 +1,8 @@
 """Ranks of Python with memory of a GPU, without a framework: what horovod._core does with devices and streams.
 
-python_ranks.py [file | loss]: HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a status
-of its own if a wait is missing. file: the core gets that setting from the user's file in place of the environment.
-loss: the last rank is lost while a tensor is on its way.
+python_ranks.py [file | loss | cut]: HOROVOD_CUDA_DRIVER names the double of the driver, which ends the process with a
+status of its own if a wait is missing. file: the core gets that setting from the user's file in place of the
+environment. loss, cut: the last rank is lost while a tensor is on its way, or while it is being sent.
 """
 import array
 import ctypes
@@ -118,17 +118,22 @@ def the_host_does_not_wait_for_the_device(framework, rank, size):
     assert framework.read(target) == [float(size * (size + 1) // 2)] * COUNT
 
 
-def a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, size):
+def a_loss_leaves_memory_to_the_program(framework, rank, size, is_cut_off):
+    """is_cut_off: NCCL hangs in its launch, when the operation has already queued other work on the device. The program
+    waits for the operation; otherwise it does not."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher
+    nccl, launch = ctypes.CDLL(os.environ["HOROVOD_NCCL_LIBRARY"]), 1
     source, target = framework.array([1.0] * COUNT), framework.array()
-    operation = framework.operation(_core.ALLREDUCE, "lost")
+    operation = _core.prepare("lost", _core.ALLREDUCE, _core.FLOAT32, (COUNT,), _core.SUM, 0.5, 1.0, 0, 0, 0, None,
+                              framework.ordinal)
     _core.finish(_core.submit(operation, source, target, 0, None, None))
     fives = (ctypes.c_float * COUNT)(*[5.0] * COUNT)
     held = ctypes.c_void_p(framework.current)
     call("cuStreamSynchronize", held)
     driver.hvd_double_hold(held)
+    nccl.hvd_nccl_double_hang(launch, is_cut_off)
     handle = _core.submit(operation, source, target, 0, None, None)
-    while not _core.poll(handle):
+    while not _core.poll(handle) and not (is_cut_off and nccl.hvd_nccl_double_calls(b"ncclAllReduce") == 2):
         pass
     host = array.array("i", [0] * 4)
     address = host.buffer_info()[0]
@@ -137,11 +142,14 @@ def a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, s
     if rank == size - 1:
         os._exit(9)
     try:
-        while True:
+        while not is_cut_off:
             _core.finish(_core.submit(on_host, address, address, 0, None, host))
+        _core.finish(handle)
+        raise AssertionError("nobody has told of the loss")
     except HorovodInternalError as error:
         assert f"rank {size - 1}" in str(error), error
-    _core.shutdown()
+    if not is_cut_off:
+        _core.shutdown()
     call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(target), fives, BYTES, held)
     driver.hvd_double_let_go(held)
     assert framework.read(target) == [5.0] * COUNT
@@ -180,8 +188,8 @@ def main():
         assert "set_stream_source" in str(error)
     _core.set_stream_source(framework.stream_of, "cuda")
     assert _core.has_device(0)
-    if "loss" in sys.argv:
-        return a_loss_leaves_memory_that_nobody_waits_for_to_the_program(framework, rank, size)
+    if "loss" in sys.argv or "cut" in sys.argv:
+        return a_loss_leaves_memory_to_the_program(framework, rank, size, "cut" in sys.argv)
     checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
     if os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION") == "0":
         checks.append(the_host_waits_if_it_is_told_to)
