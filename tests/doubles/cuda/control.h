@@ -78,7 +78,7 @@ void hvd_double_add_kernel(const char* name, size_t parameter_bytes,
 typedef struct hvd_double_piece {
   const char* label;
   const char* kind; /* "kernel", "to host", "to device", "inside", "host wait", "other" */
-  int stream; /* its number (hvd_double_number_of_stream); -1 on the host */
+  int stream;       /* its number (hvd_double_number_of_stream); -1 on the host */
   size_t bytes;
 } hvd_double_piece;
 int hvd_double_number_of_stream(void* stream);
