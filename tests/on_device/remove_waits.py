@@ -22,9 +22,9 @@ CALL = re.compile(r"(?<!\(void\))\b(?:device_|device\((?:[^()]|\([^()]*\))*\))(?
 # Functions of a task that make these calls.
 CALL_OF_STAGE = re.compile(r"\b(stage_wait(?=\(slots_)|is_there(?=\((?:way\.|ready_)))\(")
 WITHOUT = {
-    "wait": "Status{}",
-    "query": "Result<bool>(true)",
-    "stage_wait": "void()",
+    "wait": "[](auto&&...) { return Status{}; }{arguments}",
+    "query": "[](auto&&...) { return Result<bool>(true); }{arguments}",
+    "stage_wait": "[](auto...) {}{arguments}",
     "is_there": "true",
 }
 TESTS = ["test_runtime", "test_collectives", "test_conformance", "test_on_device"]
@@ -91,7 +91,10 @@ def remove_each(chosen: list[Place], tree: pathlib.Path) -> int:
     for place in chosen:
         text = place.path.read_text()
         target = tree / place.path.relative_to(ROOT)
-        target.write_text(text[: place.begin] + WITHOUT[place.kind] + text[place.end :])
+        # A lambda cannot take a list in braces, which is a stream.
+        arguments = re.sub(r"(?<=[(,])\s*\{", "Stream{", text[text.index("(", place.begin) : place.end])
+        without = WITHOUT[place.kind].replace("{arguments}", arguments)
+        target.write_text(text[: place.begin] + without + text[place.end :])
         if not build(tree):
             sys.exit(f"{place.name}: does not compile without {place.call}")
         failure = first_failure(tree)
