@@ -68,8 +68,10 @@ def places() -> list[Place]:
 
 
 def build(tree: pathlib.Path) -> bool:
-    ninja = ["ninja", "-C", str(tree / "build/release"), *TESTS]
-    return subprocess.run(ninja, stdout=subprocess.DEVNULL).returncode == 0
+    run = subprocess.run(["ninja", "-C", str(tree / "build/release"), *TESTS], capture_output=True, text=True)
+    if run.returncode != 0:
+        print("\n".join((run.stdout + run.stderr).splitlines()[-30:]), file=sys.stderr)
+    return run.returncode == 0
 
 
 def first_failure(tree: pathlib.Path) -> str | None:

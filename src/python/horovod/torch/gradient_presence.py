@@ -45,7 +45,7 @@ class Presence:
 
     def alert(self):
         """Tells the others that this rank drops a batch of which it has nothing here. Those that wait in this exchange
-        hear of it; tell() has to be called again, on all ranks, when they have agreed on what is dropped."""
+        get to know; tell() has to be called again, on all ranks, when they have agreed on what is dropped."""
         self._begin()
         self.has_alerted = True
         self._told[:] = bytes(len(self._told))
