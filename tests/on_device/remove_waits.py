@@ -43,6 +43,7 @@ class Place:
     def __init__(self, path: pathlib.Path, text: str, match: re.Match[str]) -> None:
         self.path = path
         self.begin = match.start()
+        self.arguments = match.end() - 1  # where their parenthesis opens
         self.end = match.end()
         depth = 1
         while depth > 0:
@@ -94,7 +95,7 @@ def remove_each(chosen: list[Place], tree: pathlib.Path) -> int:
         text = place.path.read_text()
         target = tree / place.path.relative_to(ROOT)
         # A lambda cannot take a list in braces, which is a stream.
-        arguments = re.sub(r"(?<=[(,])\s*\{", "Stream{", text[text.index("(", place.begin) : place.end])
+        arguments = re.sub(r"(?<=[(,])\s*\{", "Stream{", text[place.arguments : place.end])
         without = WITHOUT[place.kind].replace("{arguments}", arguments)
         target.write_text(text[: place.begin] + without + text[place.end :])
         if not build(tree):
