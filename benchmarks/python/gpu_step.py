@@ -2,10 +2,11 @@
 
     horovodrun -np 1 python benchmarks/python/gpu_step.py
 
-One rank: nothing is reduced over a wire, so what is left is the price of hooks, agreement and packing on the host and
-on the GPU. All contenders take turns in one process. Needs a torch with a GPU.
+With one rank nothing is reduced over a wire, so what is left is the price of hooks, agreement and packing on the host
+and on the GPU. With more, `alone` is a step that reduces nothing. All contenders take turns in the same processes.
+Needs a torch with a GPU.
 """
-import os
+import socket
 import statistics
 import time
 
@@ -47,7 +48,7 @@ class Contender:
         model = make().cuda()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
         if kind == "DistributedDataParallel":
-            model = nn.parallel.DistributedDataParallel(model, device_ids=[0], gradient_as_bucket_view=True)
+            model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
         if kind == "horovod":
             optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
         self.model, self.optimizer, self.batch = model, optimizer, batch
@@ -67,11 +68,17 @@ class Contender:
 
 def main() -> None:
     hvd.init()
-    torch.cuda.set_device(hvd.local_rank())
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    dist.init_process_group("nccl", rank=0, world_size=1, store=dist.HashStore(),
-                            device_id=torch.device("cuda", hvd.local_rank()))
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}")
+    rank = hvd.rank()
+    own = hvd.local_device()
+    torch.cuda.set_device(own if own is not None else hvd.local_rank() % torch.cuda.device_count())
+    host = hvd.broadcast_object(socket.gethostname(), root_rank=0)
+    store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False) if rank == 0 else None
+    port = hvd.broadcast(torch.tensor(store.port if store else 0), root_rank=0).item()
+    store = store or dist.TCPStore(host, port, is_master=False)
+    dist.init_process_group("nccl", rank=rank, world_size=hvd.size(), store=store,
+                            device_id=torch.device("cuda", torch.cuda.current_device()))
+    if rank == 0:
+        print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, {hvd.size()} ranks")
     kinds = ["alone", "horovod", "DistributedDataParallel"]
     for name, (make, batch_of) in WORKLOADS.items():
         try:
@@ -80,14 +87,15 @@ def main() -> None:
             for contender in contenders.values():
                 contender.seconds_of_steps()
         except ImportError as error:
-            print(f"{name}: left out, {error}")
+            if rank == 0:
+                print(f"{name}: left out, {error}")
             continue
         found = {kind: [] for kind in contenders}
         for _ in range(ROUNDS):
             for kind, contender in contenders.items():
                 found[kind].append(contender.seconds_of_steps())
         alone = statistics.median(found["alone"])
-        for kind in contenders:
+        for kind in contenders if rank == 0 else ():
             seconds = statistics.median(found[kind])
             more = 100 * (seconds / alone - 1)
             print(f"{name}: {kind:24} {seconds * 1e3:8.3f} ms a step, {more:+6.1f} %", flush=True)

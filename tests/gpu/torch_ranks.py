@@ -619,6 +619,88 @@ def a_checkpoint_of_another_gpu_than_the_current_one_is_whole():
             shutil.rmtree(folder)
 
 
+@check
+def checkpoints_beside_training_have_the_step_that_was_saved():
+    make = lambda parameters: torch.optim.AdamW(parameters, lr=0.003)  # noqa: E731
+    _, model, optimizer = train(make, 1)
+    folder = pathlib.Path(of_all_ranks(tempfile.mkdtemp() if RANK == 0 else "")[0])
+    saved = {}
+    try:
+        with hvd.checkpoint.Checkpointer(folder, model, optimizer) as checkpointer:
+            for step in range(24):
+                x, y = batch_of(step, RANK)
+                optimizer.zero_grad()
+                functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if step % 4 == 3:
+                    saved[step] = [parameter.detach().cpu() for parameter in model.parameters()]
+                    checkpointer.save(step)
+            found = checkpointer.restore()
+        assert found["step"] == 23, found
+        for right, parameter in zip(saved[23], model.parameters()):
+            expect_equal(parameter, right, "a parameter of step 23")
+    except NotImplementedError as lack:
+        raise Skipped(str(lack)) from None
+    finally:
+        hvd.barrier()
+        if RANK == 0:
+            shutil.rmtree(folder)
+
+
+def expect_same_training_by(change, relative=1e-5):
+    """Trains a model that `change` has made of another, and compares it with one process that trains that other."""
+    make = lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)  # noqa: E731
+    expected, reference = losses_of_one_process(make, 12)
+    model = model_of(7 if RANK == 0 else 100 + RANK)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    changed = change(model)
+    optimizer = hvd.DistributedOptimizer(make(model.parameters()), named_parameters=model.named_parameters())
+    losses = []
+    for step in range(12):
+        x, y = batch_of(step, RANK)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(changed(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(hvd.allreduce(loss.detach(), name="loss").item())
+    expect_close(torch.tensor(losses), torch.tensor(expected), relative, "the loss")
+    for (name, found), right in zip(model.named_parameters(), reference.parameters()):
+        expect_close(found, right, relative, f"the parameter {name}")
+
+
+@check
+def a_compiled_model_trains_like_one_process():
+    if is_double:
+        raise Skipped("the double compiles no kernels")
+    expect_same_training_by(torch.compile, 1e-4)  # kernels that were fused round otherwise
+
+
+@check
+def a_model_in_cuda_graphs_trains_like_one_process():
+    if is_double:
+        raise Skipped("the double has no graphs for torch")
+    expect_same_training_by(lambda model: torch.cuda.make_graphed_callables(model, (batch_of(0, RANK)[0],)))
+
+
+@check
+def a_thousand_steps_take_no_more_memory_than_a_hundred():
+    if is_double:
+        raise Skipped("the double is too slow for them")
+    _, model, optimizer = train(lambda parameters: torch.optim.SGD(parameters, lr=0.01), 1)
+    used = []
+    for step in range(1000):
+        x, y = batch_of(step % 8, RANK)
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if step in (99, 999):
+            torch.cuda.synchronize()
+            used.append((torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]))
+    assert used[1][0] <= used[0][0], f"torch reserves {used[1][0] - used[0][0]} bytes more"
+    assert used[1][1] >= used[0][1] - (64 << 20), f"{used[0][1] - used[1][1]} bytes of the GPU are not free any more"
+    expect_same_on_all_ranks(model)
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
