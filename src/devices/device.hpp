@@ -104,8 +104,8 @@ class Device {
   // (is_possible()).
   virtual Status move(Stream stream, std::span<const Move> moves, const Treatment& treatment) = 0;
 
-  // This and wait() refuse, by name, a stream of another device and one that is being captured into a graph of the
-  // program: replays of the graph would be launches of which no other rank knows.
+  // Refuses, by name, a stream of another device. This and wait() so refuse one that is being captured into a graph of
+  // the program: replays of the graph would be launches of which no other rank knows.
   virtual Result<Event> record(Stream stream) = 0;
   // Work that is queued on the stream after this call runs after the event.
   virtual Status wait(Stream stream, Event event) = 0;

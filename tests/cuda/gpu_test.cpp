@@ -406,15 +406,93 @@ TEST_F(GpuOnDouble, uses_events_of_the_programs_streams_again) {
   EXPECT_LE(hvd_double_calls("cuEventCreate"), before + 12);
 }
 
-TEST_F(GpuOnDouble, refuses_a_stream_of_another_gpu) {
+// Each call costs the host time, for each tensor.
+TEST_F(GpuOnDouble, asks_the_driver_no_more_than_it_must_for_a_tensor) {
+  open();
+  const hvd::cuda::Context::Use use(*context);
+  const auto made = hvd::cuda::make_stream(context, 0);
+  const Stream by_default{hvd::cuda::default_stream()}, of_program{made->get()};
+  const auto calls_for = [&](const auto& use_of_device) {
+    const std::size_t before = hvd_double_calls_of_thread(nullptr);
+    EXPECT_TRUE(use_of_device());
+    return hvd_double_calls_of_thread(nullptr) - before;
+  };
+  const auto calls_to_wait = [&](Stream user, Event event) {
+    return calls_for([&] { return device->wait(user, event); });
+  };
+  const auto calls_to_record = [&](Stream user) { return calls_for([&] { return device->record(user); }); };
+
+  const Event past = device->record(stream).value();
+  EXPECT_TRUE(*sleep_until(past));
+  EXPECT_EQ(calls_to_wait(stream, past), 0u);
+  EXPECT_EQ(calls_to_wait(by_default, past), 0u);
+  EXPECT_EQ(calls_to_wait(of_program, past), 4u) << "it may be captured";
+  hvd_double_hold(stream.handle);
+  const Event late = device->record(stream).value();
+  EXPECT_EQ(calls_to_wait(by_default, late), 5u);
+  EXPECT_EQ(calls_to_wait(by_default, late), 0u);
+  EXPECT_EQ(calls_to_wait(of_program, late), 6u);
+  EXPECT_EQ(calls_to_wait(of_program, late), 5u) << "its handle may be that of an older stream";
+  hvd_double_let_go(stream.handle);
+  finish(*device, stream);
+  for (const Stream user : {by_default, of_program}) {
+    finish(*device, user);
+    EXPECT_EQ(calls_to_record(user), 5u);
+  }
+  EXPECT_EQ(calls_to_record(stream), 5u);
+  Memory memory = memory_of(1000);
+  EXPECT_EQ(calls_for([&] { return move(memory.data(), memory.data(), 1000, 2.0); }), 4u);
+  finish(*device, stream);
+  memory = {};
+  EXPECT_EQ(calls_for([&] {
+              memory = memory_of(1000);
+              return true;
+            }),
+            0u);
+}
+
+TEST_F(GpuOnDouble, lets_each_stream_wait_though_it_has_the_handle_of_an_older_one) {
+  open();
+  const hvd::cuda::Context::Use use(*context);
+  hvd_double_use_handles_again(1);
+  for (const bool has_numbers : {true, false}) {
+    if (!has_numbers) hvd_double_refuse("cuStreamGetId", static_cast<int>(Code::not_supported), 0, 1);
+    Memory memory = memory_of(1000);
+    hvd_double_hold(stream.handle);
+    EXPECT_TRUE(move(nullptr, memory.data(), 1000));
+    const Event written = device->record(stream).value();
+    auto older = hvd::cuda::make_stream(context, 0);
+    void* const handle = older->get();
+    EXPECT_TRUE(device->wait({handle}, written));
+    *older = {};
+    auto younger = hvd::cuda::make_stream(context, 0);
+    ASSERT_EQ(younger->get(), handle);
+    EXPECT_TRUE(device->wait({handle}, written));
+    const hvd_double_range range{memory.data(), 1000};
+    EXPECT_EQ(hvd_double_launch(
+                  handle, "of the program", &range, 1, &range, 1, [](void*) {}, nullptr),
+              0);
+    EXPECT_TRUE(device->wait(stream, device->record({handle}).value()));
+    hvd_double_let_go(stream.handle);
+    finish(*device, stream);
+    EXPECT_EQ(findings(), "");
+    memory = {};
+  }
+}
+
+TEST_F(GpuOnDouble, records_on_no_stream_of_another_gpu_but_lets_it_wait) {
   open();
   const auto elsewhere = *hvd::cuda::Context::open(driver, 1);
   auto foreign = hvd::cuda::make_stream(elsewhere, 0);
-  for (const Status& refused :
-       {Status(device->record({foreign->get()}).error()), device->wait({foreign->get()}, Event{})}) {
-    ASSERT_FALSE(refused);
-    EXPECT_TRUE(has(refused.error().message, "no stream of cuda device 0")) << refused.error().message;
-  }
+  const auto refused = device->record({foreign->get()});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  EXPECT_TRUE(has(refused.error().message, "no stream of cuda device 0")) << refused.error().message;
+  hvd_double_hold(stream.handle);
+  EXPECT_TRUE(device->wait({foreign->get()}, device->record(stream).value()));
+  hvd_double_let_go(stream.handle);
+  const hvd::cuda::Context::Use use(*elsewhere);
+  EXPECT_EQ(driver.stream_synchronize(foreign->get()), Code::success);
 }
 
 TEST_F(GpuOnDouble, refuses_a_stream_that_is_captured_and_breaks_no_capture) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ using hvd::cuda::StreamHandle;
 namespace {
 
 constexpr std::size_t page = 4096, spread = 64;  // bytes; a cache line for each word
+constexpr auto number_of_default_stream = std::numeric_limits<unsigned long long>::max();  // the driver has small ones
 
 StreamHandle handle_of(Stream stream) {
   return static_cast<StreamHandle>(stream.handle);
@@ -167,17 +169,21 @@ Result<Events::Slot*> Events::take_slot(Line& line) {
   return new_slot();
 }
 
-Status Events::check_stream_of_program(StreamHandle stream) {
+// The driver refuses to record an event of one GPU on a stream of another, so nobody asks whose the stream is before.
+Error Events::why_refused(Code code, StreamHandle stream, const char* what) {
+  const hvd::cuda::Driver& driver = context_->driver();
   hvd::cuda::ContextHandle its_context = nullptr;
-  HVD_RETURN_IF_ERROR(
-      health_.check(*context_, context_->driver().stream_context(stream, &its_context), "the stream of a tensor"));
-  if (its_context != context_->handle())
+  if (driver.stream_context(stream, &its_context) == Code::success && its_context != context_->handle())
     return Error(ErrorCode::invalid_argument, "this is no stream of cuda device " +
                                                   std::to_string(context_->ordinal()) +
                                                   ": give a stream of the tensor's device");
+  return health_.check(*context_, code, what).error();
+}
+
+Status Events::refuse_capture(StreamHandle stream) {
   hvd::cuda::CaptureStatus status = hvd::cuda::CaptureStatus::none;
-  HVD_RETURN_IF_ERROR(
-      health_.check(*context_, context_->driver().stream_capture_status(stream, &status), "the stream of a tensor"));
+  if (const Code code = context_->driver().stream_capture_status(stream, &status); code != Code::success)
+    return why_refused(code, stream, "the stream of a tensor");
   if (status == hvd::cuda::CaptureStatus::none) return {};
   return Error(ErrorCode::invalid_argument,
                "the stream is being captured for a CUDA graph, and an operation of Horovod cannot be a part of one, "
@@ -220,7 +226,8 @@ bool Events::are_same(const User& one, const User& other) const noexcept {
 Result<Event> Events::record(Line& line, StreamHandle stream) {
   if (health_.has_failed()) return health_.failure();
   const Context::Use use(*context_);
-  if (&line == program_.get()) HVD_RETURN_IF_ERROR(check_stream_of_program(stream));
+  const bool is_of_program = &line == program_.get();
+  if (is_of_program) HVD_RETURN_IF_ERROR(refuse_capture(stream));
   std::lock_guard lock(line.mutex);
   if (line.has_ended) return line.end;
   auto taken = take_slot(line);
@@ -228,8 +235,10 @@ Result<Event> Events::record(Line& line, StreamHandle stream) {
   Slot& slot = **taken;
   auto queue = [&]() -> Status {
     if (line.word != nullptr) HVD_RETURN_IF_ERROR(write_word(line, stream));
-    return health_.check(*context_, context_->driver().event_record(slot.event.get(), stream),
-                         "an event could not be recorded");
+    constexpr const char* what = "an event could not be recorded";
+    const Code code = context_->driver().event_record(slot.event.get(), stream);
+    if (code != Code::success && is_of_program) return why_refused(code, stream, what);
+    return health_.check(*context_, code, what);
   };
   if (auto queued = queue(); !queued) {
     slot.is_known_to_have_come = true;
@@ -267,16 +276,47 @@ bool Events::has_come(Event event) const noexcept {
   return slot == nullptr || has_come(*slot) || slot_of(event) == nullptr;
 }
 
+// The default stream can be no part of a capture, so that it is asked nothing if there is nothing to wait for.
 Status Events::wait(Stream stream, Event event) {
   if (health_.has_failed()) return health_.failure();
+  const StreamHandle handle = handle_of(stream);
+  const bool is_of_program = line_of(stream) == program_;
+  const bool may_be_captured = is_of_program && handle != hvd::cuda::default_stream();
+  std::optional<Wait> wait;
+  if (is_of_program && !may_be_captured) wait = Wait{number_of_default_stream, event.token};
+  if (!may_be_captured && (has_come(event) || is_known(wait))) return {};
   const Context::Use use(*context_);
-  if (line_of(stream) == program_) HVD_RETURN_IF_ERROR(check_stream_of_program(handle_of(stream)));
+  if (is_of_program) HVD_RETURN_IF_ERROR(refuse_capture(handle));
   if (has_come(event)) return {};
+  if (may_be_captured) wait = wait_of(handle, event);
   const Slot* slot = slot_of(event);
-  if (slot == nullptr) return {};
+  if (slot == nullptr || is_known(wait)) return {};
   // If the slot is used again just now, the stream waits for a later point that is queued already.
-  return health_.check(*context_, context_->driver().stream_wait(handle_of(stream), slot->event.get(), 0),
-                       "a stream cannot wait for an event");
+  HVD_RETURN_IF_ERROR(health_.check(*context_, context_->driver().stream_wait(handle, slot->event.get(), 0),
+                                    "a stream cannot wait for an event"));
+  if (wait) remember(*wait);
+  return {};
+}
+
+// Older drivers have no numbers of streams. The default stream of a thread has one handle for all threads.
+std::optional<Events::Wait> Events::wait_of(StreamHandle stream, Event event) {
+  const hvd::cuda::Driver& driver = context_->driver();
+  Wait wait{0, event.token};
+  if (driver.stream_id == nullptr || stream == hvd::cuda::default_stream_of_thread() ||
+      driver.stream_id(stream, &wait.stream) != Code::success)
+    return std::nullopt;
+  return wait;
+}
+
+bool Events::is_known(const std::optional<Wait>& wait) {
+  if (!wait) return false;
+  std::lock_guard lock(waits_mutex_);
+  return std::ranges::find(last_waits_, *wait) != last_waits_.end();
+}
+
+void Events::remember(const Wait& wait) {
+  std::lock_guard lock(waits_mutex_);
+  last_waits_[next_wait_++ % last_waits_.size()] = wait;
 }
 
 // ---- for the watcher

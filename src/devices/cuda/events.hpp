@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/tensor_view.hpp"
@@ -50,6 +51,7 @@ class Events {
   // Whether both are one stream of ours. (Of streams of the program nobody knows.)
   bool are_same(const User& one, const User& other) const noexcept;
 
+  // A stream of another GPU may wait, too: the driver keeps such an order.
   Status wait(Stream stream, Event event);
   // Without a call of the driver.
   bool has_come(Event event) const noexcept;
@@ -76,6 +78,12 @@ class Events {
     bool has_ended = false;
     Event end{};  // then
   };
+  // A stream of the program waits for an event.
+  struct Wait {
+    unsigned long long stream = 0;  // its number, which stands for no other stream later, as its handle may
+    std::uint64_t token = 0;
+    friend bool operator==(const Wait&, const Wait&) = default;
+  };
 
   static constexpr unsigned index_bits = 20;
   static constexpr std::size_t chunk = 1024;
@@ -85,8 +93,12 @@ class Events {
   Result<Slot*> take_slot(Line& line);
   Result<Slot*> new_slot();
   std::shared_ptr<Line> line_of(Stream stream);
-  // Refuses streams of another GPU and those that are captured.
-  Status check_stream_of_program(hvd::cuda::StreamHandle stream);
+  Status refuse_capture(hvd::cuda::StreamHandle stream);
+  // The error of a call that the driver has refused for a stream of the program.
+  Error why_refused(hvd::cuda::Code code, hvd::cuda::StreamHandle stream, const char* what);
+  std::optional<Wait> wait_of(hvd::cuda::StreamHandle stream, Event event);
+  bool is_known(const std::optional<Wait>& wait);
+  void remember(const Wait& wait);
   Status write_word(Line& line, hvd::cuda::StreamHandle stream);
   Result<std::uint32_t*> take_word();
   void find_free_words();
@@ -107,6 +119,11 @@ class Events {
   std::size_t slot_count_ = 0;
   std::array<std::atomic<Slot*>, (std::size_t{1} << index_bits) / chunk> chunks_{};
   std::shared_ptr<Line> program_ = std::make_shared<Line>();
+
+  // All operations of a batch end with one event. The program waits for each of them, its stream only once.
+  std::mutex waits_mutex_;
+  std::array<Wait, 4> last_waits_{};
+  std::size_t next_wait_ = 0;
 };
 
 }  // namespace hvd::devices::cuda

@@ -44,12 +44,12 @@ void* Pool::data_of(const Block& block) {
 
 Result<Memory> Pool::allocate(std::size_t bytes, Where where, Stream user) {
   if (health_->has_failed()) return health_->failure();
-  const hvd::cuda::Context::Use use(*context_);
   const std::size_t size = size_for(bytes, where);
   try_again_with_the_unordered();
   auto of_user = user ? events_->user_of(user) : nullptr;
   std::unique_ptr<Block> block = take_free(size, where, of_user.get());
   if (block == nullptr) {
+    const hvd::cuda::Context::Use use(*context_);
     auto made = make(size, where);
     const Deadline deadline = Deadline::after(patience_without_memory);
     for (Naps naps; !made && made.error().code == ErrorCode::out_of_memory; naps.take()) {

@@ -83,6 +83,13 @@ enum class ComputeMode : int { standard = 0, prohibited = 2, exclusive_process =
 enum class CaptureMode : int { global = 0, thread_local_ = 1, relaxed = 2 };
 enum class CaptureStatus : int { none = 0, active = 1, invalidated = 2 };
 inline constexpr unsigned stream_non_blocking = 1;
+// The default streams of the current context and of the calling thread in it. They have these handles in all contexts.
+inline StreamHandle default_stream() noexcept {
+  return reinterpret_cast<StreamHandle>(1);
+}
+inline StreamHandle default_stream_of_thread() noexcept {
+  return reinterpret_cast<StreamHandle>(2);
+}
 inline constexpr unsigned event_blocking_sync = 1, event_disable_timing = 2;
 inline constexpr unsigned host_memory_portable = 1, host_memory_on_device = 2;
 
@@ -131,6 +138,7 @@ inline constexpr int oldest_driver = 11080;
   NEEDED(module_unload, "cuModuleUnload", ModuleHandle module)                                         \
   NEEDED(module_function, "cuModuleGetFunction", FunctionHandle* function, ModuleHandle module, const char* name) \
   NEEDED(launch, "cuLaunchKernel", FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra) \
+  OPTIONAL(stream_id, "cuStreamGetId", StreamHandle stream, unsigned long long* id)                    \
   OPTIONAL(write_word, "cuStreamWriteValue32_v2", StreamHandle stream, Address word, std::uint32_t value, unsigned flags)
 // clang-format on
 

@@ -69,7 +69,11 @@ HVD_CONTROL size_t hvd_double_calls(const char* entry_point) {
   return Double::it().calls[entry_point];
 }
 HVD_CONTROL size_t hvd_double_calls_of_thread(const char* entry_point) {
-  return hvd::doubles::calls_of_this_thread()[entry_point];
+  auto& calls = hvd::doubles::calls_of_this_thread();
+  if (entry_point != nullptr) return calls[entry_point];
+  size_t all = 0;
+  for (const auto& [name, count] : calls) all += count;
+  return all;
 }
 HVD_CONTROL void hvd_double_reset(void) {
   separate.reset();
@@ -166,6 +170,10 @@ HVD_CONTROL void hvd_double_hold(void* stream) {
 }
 HVD_CONTROL void hvd_double_let_go(void* stream) {
   Double::it().engine().let_go(Double::it().stream_of(stream));
+}
+HVD_CONTROL void hvd_double_use_handles_again(int uses) {
+  std::lock_guard lock(Double::it().mutex);
+  Double::it().uses_handles_again = uses != 0;
 }
 HVD_CONTROL void hvd_double_hang(int is_hanging) {
   if (is_hanging != 0) Double::it().engine().hang(Engine::Call::look);

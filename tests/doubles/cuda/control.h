@@ -27,7 +27,7 @@ size_t hvd_double_take_findings(void (*each)(void* context, const char* text), v
 size_t hvd_double_allocations(void);
 /* How often an entry point was called, by its name ("cuLaunchKernel"). */
 size_t hvd_double_calls(const char* entry_point);
-size_t hvd_double_calls_of_thread(const char* entry_point); /* by the calling thread */
+size_t hvd_double_calls_of_thread(const char* entry_point); /* by the calling thread; null: of all together */
 /* Begins anew: no streams, no memory, no failures, no contexts. Nobody may use the old ones any more. */
 void hvd_double_reset(void);
 
@@ -95,6 +95,8 @@ void hvd_double_timetable(double (*duration)(void* context, const hvd_double_pie
 /* No work on the stream is done until it is let go. */
 void hvd_double_hold(void* stream);
 void hvd_double_let_go(void* stream);
+/* A new stream gets the handle of one that was destroyed, as NVIDIA's driver may do. */
+void hvd_double_use_handles_again(int uses);
 /* Queries and waits for events do not return. */
 void hvd_double_hang(int is_hanging);
 

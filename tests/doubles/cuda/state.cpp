@@ -130,6 +130,7 @@ Engine::Stream Double::stream_of(void* handle) {
   }
   Engine::Stream stream = engine_->find_stream(handle);
   std::lock_guard lock(mutex);
+  if (auto found = streams_by_old_handles.find(handle); found != streams_by_old_handles.end()) stream = found->second;
   if (stream != nullptr && destroyed_streams.contains(handle)) {
     testing::report({testing::Fault::after_free,
                      "a stream is used that was destroyed",
@@ -174,6 +175,8 @@ void Double::reset() {
     bytes_of_device.clear();
     streams.clear();
     destroyed_streams.clear();
+    streams_by_old_handles.clear();
+    uses_handles_again = false;
     streams_of_threads_.clear();
     refusals.clear();
     failing_kernels.clear();

@@ -88,6 +88,8 @@ class Double {
   std::map<int, std::size_t> bytes_of_device;
   std::vector<Engine::Stream> streams;
   std::set<void*> destroyed_streams;
+  bool uses_handles_again = false;
+  std::map<void*, Engine::Stream> streams_by_old_handles;  // those whose handle was an older stream's
   std::set<cuda::EventHandle> events;
   std::map<std::string, std::unique_ptr<cuda::FunctionOfDriver>> functions;
   std::map<int, Code> refused_images;  // by whether they are PTX

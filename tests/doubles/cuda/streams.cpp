@@ -38,7 +38,12 @@ HVD_EXPORT Code cuStreamCreateWithPriority(StreamHandle* stream, unsigned flags,
   const Engine::Stream made = it.engine().make_stream(it.current_device(), order);
   std::lock_guard lock(it.mutex);
   it.streams.push_back(made);
-  *stream = reinterpret_cast<StreamHandle>(made);
+  void* handle = made;
+  if (it.uses_handles_again && !it.destroyed_streams.empty()) {
+    handle = it.destroyed_streams.extract(it.destroyed_streams.begin()).value();
+    it.streams_by_old_handles[handle] = made;
+  }
+  *stream = static_cast<StreamHandle>(handle);
   return Code::success;
 }
 HVD_EXPORT Code cuStreamCreate(StreamHandle* stream, unsigned flags) {
@@ -153,6 +158,13 @@ HVD_EXPORT Code cuStreamGetCtx(StreamHandle stream, ContextHandle* context) {
   const Engine::Stream found = Double::it().stream_of(stream);
   if (found == nullptr) return Code::invalid_handle;
   *context = &Double::it().context_of(Double::it().engine().device_of(found));
+  return Code::success;
+}
+HVD_EXPORT Code cuStreamGetId(StreamHandle stream, unsigned long long* id) {
+  HVD_BEGIN(context);
+  const Engine::Stream found = Double::it().stream_of(stream);
+  if (found == nullptr) return Code::invalid_handle;
+  *id = static_cast<unsigned long long>(Double::it().engine().number_of(found));
   return Code::success;
 }
 HVD_EXPORT Code cuThreadExchangeStreamCaptureMode(CaptureMode* mode) {

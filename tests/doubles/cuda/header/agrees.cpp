@@ -62,6 +62,9 @@ HVD_AGREES(module_load, ::cuModuleLoadData)
 HVD_AGREES(module_unload, ::cuModuleUnload)
 HVD_AGREES(module_function, ::cuModuleGetFunction)
 HVD_AGREES(launch, ::cuLaunchKernel)
+#if CUDA_VERSION >= 12000
+HVD_AGREES(stream_id, ::cuStreamGetId)
+#endif
 HVD_AGREES(write_word, ::cuStreamWriteValue32_v2)
 
 #define HVD_IS(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs), #theirs);
