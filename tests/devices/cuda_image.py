@@ -64,6 +64,9 @@ def computes(ptx):
             yield f"{name} loads no vectors"
         if "st.global.cs.v4.u32" not in body and name not in NO_STORES and "adasum_sums_" not in name:
             yield f"{name} stores no vectors"
+        # Each warp that looks costs 2 us, one after another: only a kernel of one warp may.
+        if ("ld.volatile.global" in body) != (name == "poison"):
+            yield f"{name} {'looks' if name != 'poison' else 'does not look'} at a word of the host"
         for generic in set(re.findall(r"^\s*(?:ld|st)\.(?!param|global|volatile\.global)\S+", body, re.MULTILINE)):
             yield f"{name} accesses memory that is not named: {generic.strip()}"
 

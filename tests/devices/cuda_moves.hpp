@@ -46,6 +46,7 @@ inline Launch run_moves(std::span<const Move> moves, const Treatment& treatment,
   if (!launch) return {};
   EXPECT_LE(launch->descriptor_bytes, descriptors.get().bytes);
   run(*launch, list);
+  run(poison_after(*launch, list), list);
   return *launch;
 }
 

@@ -683,17 +683,17 @@ def a_model_in_cuda_graphs_trains_like_one_process():
 
 
 @check
-def a_thousand_steps_take_no_more_memory_than_a_hundred():
+def many_steps_take_no_more_memory_than_few():
     if is_double:
         raise Skipped("the double is too slow for them")
     _, model, optimizer = train(lambda parameters: torch.optim.SGD(parameters, lr=0.01), 1)
     used = []
-    for step in range(1000):
+    for step in range(200):  # ranks that share a GPU take some 100 ms for each
         x, y = batch_of(step % 8, RANK)
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()
-        if step in (99, 999):
+        if step in (49, 199):
             torch.cuda.synchronize()
             used.append((torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]))
     assert used[1][0] <= used[0][0], f"torch reserves {used[1][0] - used[0][0]} bytes more"

@@ -184,14 +184,20 @@ Result<Launch> Gpu::plan_launch(std::span<const Move> moves, const Treatment& tr
   return launch_moves(moves, treatment, chip_, descriptors, treatment.aborted, list);
 }
 
+Status Gpu::launch(const Launch& planned, StreamHandle stream, MoveList& list) {
+  for (const Launch& one : {planned, poison_after(planned, list)})
+    if (one.blocks > 0)
+      HVD_RETURN_IF_ERROR(parts_->kernels.launch(one.kernel, one.blocks, stream, &list, *parts_->health));
+  return {};
+}
+
 Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& treatment) {
   const auto handle = static_cast<StreamHandle>(stream.handle);
   MoveList list;
   if (descriptors_of_moves(moves.size(), chip_) == 0) {
     auto planned = plan_launch(moves, treatment, {}, list);
     if (!planned) return planned.error();
-    if (planned->blocks == 0) return {};
-    return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
+    return launch(*planned, handle, list);
   }
   auto piece = descriptors_->take(*pool_, parts_->events);
   if (!piece) return piece.error();
@@ -200,7 +206,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
     if (!planned) return planned.error();
     if (planned->blocks == 0) return {};
     HVD_RETURN_IF_ERROR(copy_descriptors(handle, *piece, planned->descriptor_bytes));
-    return parts_->kernels.launch(planned->kernel, planned->blocks, handle, &list, *parts_->health);
+    return launch(*planned, handle, list);
   };
   const Status queued = queue();
   auto end = parts_->events.record(stream);

@@ -42,6 +42,7 @@ class Gpu final : public Device {
   Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience);
   Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
   Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
+  Status launch(const Launch& planned, hvd::cuda::StreamHandle stream, MoveList& list);
   Status copy_descriptors(hvd::cuda::StreamHandle stream, const DescriptorRing::Piece& piece, std::size_t bytes);
   Result<Launch> plan_launch(std::span<const Move> moves, const Treatment& treatment, const Descriptors& descriptors,
                              MoveList& list) const;

@@ -166,7 +166,9 @@ Result<Launch> launch_list(Kernel kernel, std::span<const Move> moves, std::size
   MoveEntry* const entries = entries_of(list, moves.size(), descriptors, descriptors_of_moves(moves.size(), chip));
   const bool are_bytes = kernel == Kernel::move_bytes || kernel == Kernel::poison;
   const std::int64_t factor = are_bytes ? static_cast<std::int64_t>(to_bytes) : 1;
-  Tiles tiles(tile_elements(are_bytes ? 1 : std::min(from_bytes, to_bytes)));
+  list.elements_of_tile = tile_elements(are_bytes ? 1 : std::min(from_bytes, to_bytes));
+  list.target_bytes = are_bytes ? 1 : static_cast<std::uint32_t>(to_bytes);
+  Tiles tiles(list.elements_of_tile);
   const bool keeps_itself = kernel == Kernel::move_bytes && list.aborted == nullptr;
   std::size_t count = 0;
   for (const Move& move : moves) {
@@ -227,7 +229,14 @@ Result<Launch> launch_poison(std::span<const Move> moves, DataType dtype, const 
   list.scale = 1.0;
   list.aborted = aborted;
   list.nan = nan_of(dtype);
-  return launch_list(Kernel::poison, moves, size_of(dtype), size_of(dtype), chip, descriptors, list);
+  auto launch = launch_list(Kernel::poison, moves, size_of(dtype), size_of(dtype), chip, descriptors, list);
+  if (launch) launch->blocks = std::min(launch->blocks, 1U);
+  return launch;
+}
+
+Launch poison_after(const Launch& moves, const MoveList& list) noexcept {
+  const bool is_wanted = list.aborted != nullptr && moves.kernel != Kernel::poison && moves.blocks > 0;
+  return {Kernel::poison, is_wanted ? 1U : 0U, 0};
 }
 
 std::size_t bytes_of_partial_sums(std::span<const AdasumPair> pairs, DataType dtype) noexcept {

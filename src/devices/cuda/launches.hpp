@@ -41,8 +41,10 @@ using AbortWord = const std::uint32_t*;
 // Returns the bytes of descriptors with which a list of so many entries can be launched; 0 if it fits into the
 // parameters.
 std::size_t descriptors_of_moves(std::size_t moves, const Chip& chip) noexcept;
+// Moves alone do not look at the word of an abort: poison_after() is the launch that follows, with the same list.
 Result<Launch> launch_moves(std::span<const Move> moves, const Treatment& treatment, const Chip& chip,
                             const Descriptors& descriptors, AbortWord aborted, MoveList& list);
+Launch poison_after(const Launch& moves, const MoveList& list) noexcept;
 
 // Writes NaN to all `to` if the word is set, and does nothing otherwise. For types that are not floating there is
 // nothing to do. Needs the descriptors of so many moves.

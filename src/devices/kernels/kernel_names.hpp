@@ -10,7 +10,7 @@
 // clang-format off
 #define HVD_CUDA_KERNELS(KERNEL, KERNEL_WITH_BARRIER)                              \
   KERNEL(move_bytes, MoveList, (move<Copy>))                                       \
-  KERNEL(poison, MoveList, (move<Poison>))                                         \
+  KERNEL(poison, MoveList, poison)                                                 \
   KERNEL(move_f16_f16, MoveList, (move<Convert<F16, F16>>))                        \
   KERNEL(move_f16_bf16, MoveList, (move<Convert<F16, BF16>>))                      \
   KERNEL(move_f16_f32, MoveList, (move<Convert<F16, float>>))                      \

@@ -13,6 +13,7 @@ namespace hvd::devices::cuda {
 
 inline constexpr std::uint32_t threads_per_block = 256;
 inline constexpr std::uint32_t blocks_per_multiprocessor = 4;  // at once; each thread then has 64 registers
+inline constexpr std::uint32_t threads_of_poison = 32;
 inline constexpr std::size_t vector_bytes = 16;
 inline constexpr std::size_t most_parameter_bytes = 4096;
 
@@ -36,11 +37,13 @@ struct MoveEntry {
 
 struct MoveList {
   double scale;
-  // Null, or a word in mapped memory that is not 0 after an abort. Then `nan`, repeated, is written to all of `to`.
+  // For the kernel `poison`: null, or a word in mapped memory that is not 0 after an abort. Then `nan`, repeated, is
+  // written to all of `to`.
   const std::uint32_t* aborted;
   std::uint64_t nan;
-  const MoveEntry* entries;             // null: `own` has them
-  const std::uint32_t* first_of_block;  // the entry with which each block begins; not used with `own`
+  std::uint32_t elements_of_tile, target_bytes;  // of an element
+  const MoveEntry* entries;                      // null: `own` has them
+  const std::uint32_t* first_of_block;           // the entry with which each block begins; not used with `own`
   std::uint32_t count, tiles;
   MoveEntry own[168];
 };

@@ -13,7 +13,8 @@ struct Meaning {
 constexpr ErrorCode system = ErrorCode::system, memory = ErrorCode::out_of_memory, unsupported = ErrorCode::unsupported,
                     argument = ErrorCode::invalid_argument;
 constexpr const char* our_fault_or_the_programs =
-    "a kernel has used memory in a wrong way, of this program or of Horovod; compute-sanitizer names it";
+    "a kernel has used memory in a wrong way, of this program or of Horovod; compute-sanitizer names it. With MPS it "
+    "may be of another process, or of one that was killed";
 constexpr const char* mps = "ask the site for MPS, its log is in CUDA_MPS_LOG_DIRECTORY";
 constexpr const char* captured =
     "an operation of Horovod cannot be a part of a CUDA graph: start it outside of the capture";

@@ -18,7 +18,7 @@ std::size_t size_of_type(std::string_view name) {
   return name == "u8" || name == "i8" ? 1 : 2;
 }
 
-// The elements of a kernel of moves, by its name: hvd_move_bytes, hvd_poison, hvd_move_f16_f32, hvd_scale_i8.
+// The elements of a kernel of moves, by its name: hvd_move_bytes, hvd_move_f16_f32, hvd_scale_i8.
 struct Elements {
   std::size_t from = 1, to = 1;
 };
@@ -48,24 +48,30 @@ std::vector<Entry> entries_of(const List& list, const Entry* own, std::uint32_t 
 
 // The elements of an entry of a list of tiles.
 template <typename Entry>
-std::size_t count_of(const std::vector<Entry>& entries, std::size_t index, std::uint32_t tiles, std::size_t narrower) {
+std::size_t count_of(const std::vector<Entry>& entries, std::size_t index, std::uint32_t tiles,
+                     std::size_t elements_of_tile) {
   const std::uint32_t end = index + 1 < entries.size() ? entries[index + 1].first_tile : tiles;
   const std::size_t full = end - entries[index].first_tile;
-  return full == 0 ? 0 : (full - 1) * tile_elements(narrower) + entries[index].in_last_tile;
+  return full == 0 ? 0 : (full - 1) * elements_of_tile + entries[index].in_last_tile;
 }
 
 void uses_of_moves(std::string_view name, const MoveList& list, std::uint32_t blocks, Work& work) {
   const Elements elements = elements_of(name);
-  const bool reads = name != "hvd_poison";
   const auto entries = entries_of(list, list.own, blocks, work);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::size_t count = count_of(entries, i, list.tiles, std::min(elements.from, elements.to));
-    if (reads && entries[i].from != nullptr) work.reads.push_back({entries[i].from, count * elements.from});
+    const std::size_t count = count_of(entries, i, list.tiles, tile_elements(std::min(elements.from, elements.to)));
+    if (entries[i].from != nullptr) work.reads.push_back({entries[i].from, count * elements.from});
     work.writes.push_back({entries[i].to, count * elements.to});
     work.bytes += count * elements.to;
     if (name == "hvd_move_bytes") remember_arriving(entries[i].to, entries[i].from, count);
   }
-  if (list.aborted == nullptr) return;
+}
+
+// It takes no time: it writes only after an abort.
+void uses_of_poison(const MoveList& list, std::uint32_t blocks, Work& work) {
+  const auto entries = entries_of(list, list.own, blocks, work);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    work.writes.push_back({entries[i].to, count_of(entries, i, list.tiles, list.elements_of_tile) * list.target_bytes});
   Double::it().engine().declare_words(list.aborted, sizeof *list.aborted);
   work.reads.push_back({list.aborted, sizeof *list.aborted});
 }
@@ -86,7 +92,7 @@ void uses_of_combination(std::string_view name, const CombinationList& list, std
   const std::size_t size = size_of_type(name.substr(name.rfind('_') + 1));
   const auto entries = entries_of(list, list.own, blocks, work);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const std::size_t bytes = count_of(entries, i, list.tiles, size) * size;
+    const std::size_t bytes = count_of(entries, i, list.tiles, tile_elements(size)) * size;
     work.reads.push_back({entries[i].left, bytes});
     work.reads.push_back({entries[i].right, bytes});
     work.writes.push_back({entries[i].to, bytes});
@@ -103,6 +109,8 @@ void uses_of(const std::string& name, const void* parameters, std::uint32_t bloc
     uses_of_sums(name, *static_cast<const SumsList*>(parameters), blocks, work);
   } else if (name.starts_with("hvd_adasum_combine")) {
     uses_of_combination(name, *static_cast<const CombinationList*>(parameters), blocks, work);
+  } else if (name == "hvd_poison") {
+    uses_of_poison(*static_cast<const MoveList*>(parameters), blocks, work);
   } else {
     uses_of_moves(name, *static_cast<const MoveList*>(parameters), blocks, work);
   }
