@@ -1,4 +1,5 @@
-"""A plugin of pytest (-p on_gpus): tests that were written for the host run with tensors on GPUs of the double.
+"""A plugin of pytest (-p on_gpus): tests that were written for the host run with tensors on GPUs, of the double or
+real ones.
 
 torch's default device is the rank's GPU, so what a test makes without naming a device is there.
 ON_GPUS=FILE: only the functions that the file lists, of each with one set of its parameters: always the same one, and
@@ -9,8 +10,10 @@ import os
 import pathlib
 import zlib
 
-import on_host  # noqa: F401  (operators of torch are computed on the host from here on)
 import torch
+
+if "Double" in torch.cuda.get_device_name():
+    import on_host  # noqa: F401  (operators of torch are computed on the host from here on)
 
 _rank = int(os.environ.get("HOROVOD_RANK", 0))
 if "RANKS_OF_A_NODE" in os.environ:
