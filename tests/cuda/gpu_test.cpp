@@ -443,6 +443,14 @@ TEST_F(GpuOnDouble, asks_the_driver_no_more_than_it_must_for_a_tensor) {
   Memory memory = memory_of(1000);
   EXPECT_EQ(calls_for([&] { return move(memory.data(), memory.data(), 1000, 2.0); }), 4u);
   finish(*device, stream);
+  const std::vector<Move> moves(200, Move{memory.data(), memory.data(), 1});
+  const auto move_many = [&] { return device->move(stream, moves, {DataType::u8, DataType::u8, 2.0}); };
+  EXPECT_TRUE(move_many());
+  finish(*device, stream);
+  const std::size_t events = hvd_double_calls_of_thread("cuEventRecord");
+  EXPECT_EQ(calls_for(move_many), 9u) << "two launches and a word for the host";
+  EXPECT_EQ(hvd_double_calls_of_thread("cuEventRecord"), events);
+  finish(*device, stream);
   memory = {};
   EXPECT_EQ(calls_for([&] {
               memory = memory_of(1000);

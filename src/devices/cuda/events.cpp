@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/panic.hpp"
+
 namespace hvd::devices::cuda {
 
 using hvd::cuda::Code;
@@ -80,7 +82,7 @@ Result<StreamHandle> Events::make_stream() {
 void Events::end_stream(StreamHandle stream) {
   if (hvd::cuda::is_forked()) return;  // not even the words are there
   const std::shared_ptr<Line> line = line_of({stream});
-  auto end = health_.has_failed() ? Result<Event>(Event{}) : record(*line, stream);
+  auto end = health_.has_failed() ? Result<Event>(Event{}) : record(*line, stream, For::streams);
   {
     std::lock_guard lock(line->mutex);
     line->has_ended = true;
@@ -201,7 +203,11 @@ Status Events::write_word(Line& line, StreamHandle stream) {
 }
 
 Result<Event> Events::record(Stream stream) {
-  return record(*line_of(stream), handle_of(stream));
+  return record(*line_of(stream), handle_of(stream), For::streams);
+}
+
+Result<Event> Events::record_for_host(Stream stream) {
+  return record(*line_of(stream), handle_of(stream), For::host);
 }
 
 class Events::User {
@@ -216,14 +222,14 @@ std::shared_ptr<Events::User> Events::user_of(Stream stream) {
 }
 
 Result<Event> Events::record(const User& user) {
-  return record(*user.line_, user.stream_);
+  return record(*user.line_, user.stream_, For::streams);
 }
 
 bool Events::are_same(const User& one, const User& other) const noexcept {
   return one.line_ == other.line_ && one.line_ != program_;
 }
 
-Result<Event> Events::record(Line& line, StreamHandle stream) {
+Result<Event> Events::record(Line& line, StreamHandle stream, For whom) {
   if (health_.has_failed()) return health_.failure();
   const Context::Use use(*context_);
   const bool is_of_program = &line == program_.get();
@@ -233,8 +239,10 @@ Result<Event> Events::record(Line& line, StreamHandle stream) {
   auto taken = take_slot(line);
   if (!taken) return taken.error();
   Slot& slot = **taken;
+  const bool is_for_host = whom == For::host && line.word != nullptr;
   auto queue = [&]() -> Status {
     if (line.word != nullptr) HVD_RETURN_IF_ERROR(write_word(line, stream));
+    if (is_for_host) return {};
     constexpr const char* what = "an event could not be recorded";
     const Code code = context_->driver().event_record(slot.event.get(), stream);
     if (code != Code::success && is_of_program) return why_refused(code, stream, what);
@@ -249,6 +257,7 @@ Result<Event> Events::record(Line& line, StreamHandle stream) {
   slot.token.store(token, std::memory_order_release);
   slot.is_known_to_have_come.store(false, std::memory_order_relaxed);
   slot.word.store(line.word, std::memory_order_relaxed);
+  slot.is_for_host.store(is_for_host, std::memory_order_release);
   slot.number.store(line.last, std::memory_order_release);
   line.slots.push_back(&slot);
   return Event{token};
@@ -291,6 +300,10 @@ Status Events::wait(Stream stream, Event event) {
   if (may_be_captured) wait = wait_of(handle, event);
   const Slot* slot = slot_of(event);
   if (slot == nullptr || is_known(wait)) return {};
+  if (slot->is_for_host.load(std::memory_order_acquire)) {
+    if (slot_of(event) != nullptr) panic("a stream is to wait for an event that the driver does not know");
+    return {};  // the slot was used again just now
+  }
   // If the slot is used again just now, the stream waits for a later point that is queued already.
   HVD_RETURN_IF_ERROR(health_.check(*context_, context_->driver().stream_wait(handle, slot->event.get(), 0),
                                     "a stream cannot wait for an event"));

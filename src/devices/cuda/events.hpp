@@ -42,6 +42,8 @@ class Events {
   void end_stream(hvd::cuda::StreamHandle stream);
 
   Result<Event> record(Stream stream);
+  // Spares the driver's event, so that no stream can wait for this one.
+  Result<Event> record_for_host(Stream stream);
 
   // The user of memory, for whom an event can be recorded later. By then a stream of ours may have ended, and the
   // driver may have given its handle to another one.
@@ -67,6 +69,7 @@ class Events {
     std::atomic<const std::uint32_t*> word{nullptr};  // null: a stream of the program
     std::atomic<std::uint32_t> number{0};
     std::atomic<bool> is_known_to_have_come{false};
+    std::atomic<bool> is_for_host{false};  // `event` does not stand for it
     hvd::cuda::OwnEvent event{};
   };
   struct Line {  // a stream of ours, or all streams of the program
@@ -88,7 +91,8 @@ class Events {
   static constexpr unsigned index_bits = 20;
   static constexpr std::size_t chunk = 1024;
   static bool has_come(const Slot& slot) noexcept;
-  Result<Event> record(Line& line, hvd::cuda::StreamHandle stream);
+  enum class For : std::uint8_t { streams, host };
+  Result<Event> record(Line& line, hvd::cuda::StreamHandle stream, For whom);
   Slot* slot_of(Event event) const noexcept;  // null: it has come long ago
   Result<Slot*> take_slot(Line& line);
   Result<Slot*> new_slot();

@@ -209,7 +209,7 @@ Status Gpu::launch(Stream stream, std::span<const Move> moves, const Treatment& 
     return launch(*planned, handle, list);
   };
   const Status queued = queue();
-  auto end = parts_->events.record(stream);
+  auto end = parts_->events.record_for_host(stream);
   if (end) {
     piece->free_at = *end;
     descriptors_->give_back(*piece);
