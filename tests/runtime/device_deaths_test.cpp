@@ -162,6 +162,44 @@ TEST(DeathOnDevices, names_a_device_that_does_not_let_go_and_the_rank_ends_all_t
     }
 }
 
+// Nobody else gets the event of an operation without a stream. So its handle tells that the device is done with it,
+// also when it fails.
+TEST(DeathOnDevices, ends_an_operation_without_a_stream_when_the_device_is_done_with_it) {
+  Ensemble ensemble(made_up_world({2}));
+  ensemble.config.peer_timeout_s = 60;
+  std::barrier all_issued(2), all_told(2);
+  with_devices(ensemble, true, [&](DeviceRig& rig, int rank) {
+    auto producer = rig.device->stream().value();
+    devices::Memory held = rig.upload(part_of(rank, 100)), data = rig.upload(part_of(rank, 100));
+    devices::finish(*rig.device, rig.stream);
+    if (rank == 1) rig.device->hold({producer.get()});  // so that nothing ends anywhere
+    const Stream own = std::exchange(rig.stream, {producer.get()});
+    auto before = rig.start({{"held", Verb::allreduce, {100}, held.data(), held.data()}});
+    rig.stream = own;
+    ASSERT_TRUE(before) << before.error().message;
+    EXPECT_TRUE(rig.wait_until_done(*before));
+    auto handle = rig.start({{"no stream", Verb::broadcast, {100}, data.data(), data.data(), false}});
+    ASSERT_TRUE(handle) << handle.error().message;
+    while (rig.runtime->counters().batches.get() < 2u) std::this_thread::yield();
+    all_issued.arrive_and_wait();
+    if (rank == 0) {
+      rig.runtime->report_lost(Rank{1});
+      EXPECT_NE(rig.wait(*handle).find("rank 1"), std::string::npos);
+    }
+    all_told.arrive_and_wait();
+    if (rank == 1) {
+      rig.device->let_go({producer.get()});
+      EXPECT_NE(rig.wait(*handle), "");
+    }
+    // The double reports a race here if the runtime has not seen the end of the batch.
+    const std::vector<float> values = rig.read(data.data(), 100);
+    if (rank == 0) {
+      EXPECT_EQ(values, part_of(0, 100)) << "nothing writes to a root's data";
+    }
+    for (Handles::Number each : {*before, *handle}) rig.runtime->release(rig.cell(each));
+  });
+}
+
 TEST(DeathOnDevices, is_near_for_a_job_whose_batch_never_ends_by_the_name_of_who_holds_it_up) {
   Ensemble ensemble(made_up_world({2}));
   ensemble.config.stall_check_time_s = 0;
