@@ -75,17 +75,17 @@ def build(tree: pathlib.Path) -> bool:
     return run.returncode == 0
 
 
-def first_failure(tree: pathlib.Path) -> str | None:
-    """Runs the tests; returns the name of one that fails, None if all pass."""
-    for test in TESTS:
-        command = [str(tree / "build/release/tests" / test), f"--gtest_filter={FILTERS[test]}"]
+def first_failure(tree: pathlib.Path, folder: str = "") -> str | None:
+    """Runs the tests, those of the folder first; returns the name of the first one that fails, None if all pass."""
+    for test in sorted(TESTS, key=lambda test: test.removeprefix("test_") != folder):
+        command = [str(tree / "build/release/tests" / test), f"--gtest_filter={FILTERS[test]}", "--gtest_fail_fast"]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=600)
         except subprocess.TimeoutExpired:
             return f"{test} (does not end)"
         if run.returncode != 0:
-            failed = re.findall(r"^\[  FAILED  \] (\S+)", run.stdout, re.MULTILINE)
-            return failed[-1].rstrip(",") if failed else f"{test} (ends with {run.returncode})"
+            failed = re.search(r"^\[  FAILED  \] (\S+\.[^\s,]+)", run.stdout, re.MULTILINE)
+            return failed.group(1) if failed else f"{test} (ends with {run.returncode})"
     return None
 
 
@@ -100,7 +100,7 @@ def remove_each(chosen: list[Place], tree: pathlib.Path) -> int:
         target.write_text(text[: place.begin] + without + text[place.end :])
         if not build(tree):
             sys.exit(f"{place.name}: does not compile without {place.call}")
-        failure = first_failure(tree)
+        failure = first_failure(tree, place.path.relative_to(ROOT / "src").parts[0])
         target.write_text(text)
         survivors += failure is None
         print(f"{place.name:45} {place.call:60} {failure or 'NO TEST FAILS'}", flush=True)
