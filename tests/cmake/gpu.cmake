@@ -1,6 +1,6 @@
 # What is prepared for the day with a GPU (tests/gpu) is compiled without one, and runs on the double of the driver.
-if(HVD_TEST_FOLDERS AND NOT gpu IN_LIST HVD_TEST_FOLDERS)
-  return()
+if((HVD_TEST_FOLDERS AND NOT gpu IN_LIST HVD_TEST_FOLDERS) OR HVD_SANITIZE STREQUAL "thread")
+  return()  # a kernel on the double has one thread
 endif()
 get_property(of_plugin GLOBAL PROPERTY hvd_plugin_cuda)
 list(FILTER of_plugin EXCLUDE REGEX "/plugin\\.cpp$")
