@@ -36,6 +36,33 @@ def test_broadcast_parameters_that_are_not_contiguous(hvd, rank):
     assert torch.equal(tensor, torch.zeros(6, 4))
 
 
+def test_broadcast_parameters_that_expand_gave_several_times(hvd, rank):
+    column = torch.full((3, 1), float(rank))
+    hvd.broadcast_parameters({"t": column.expand(3, 4)}, root_rank=0)
+    assert torch.equal(column, torch.zeros(3, 1))
+
+
+@pytest.mark.parametrize("make", [lambda t: t.to_sparse(), lambda t: t.to_sparse_csr(), lambda t: t.to_sparse_csc()],
+                         ids=["coo", "csr", "csc"])
+def test_broadcast_parameters_that_are_sparse(hvd, rank, make):
+    """As the matrix of a graph that a model keeps in a buffer."""
+    module = torch.nn.Module()
+    module.register_buffer("matrix", make(torch.eye(4).roll(rank, 0) * (rank + 1)))
+    hvd.broadcast_parameters(module.state_dict(), root_rank=0)
+    assert torch.equal(module.matrix.to_dense(), torch.eye(4))
+
+
+@pytest.mark.parametrize("what", [lambda m: {"model": m.state_dict(), "epoch": 3}, lambda m: {"model": m},
+                                  lambda m: {"state": {0: {"step": torch.ones(1)}}}], ids=["state", "model", "nested"])
+def test_broadcast_parameters_of_a_checkpoint_is_an_error(hvd, what):
+    with pytest.raises(ValueError, match="the state_dict of one model"):
+        hvd.broadcast_parameters(what(network(0)), root_rank=0)
+
+
+def test_broadcast_parameters_beside_what_modules_have_besides(hvd):
+    hvd.broadcast_parameters({"a._extra_state": {"scale": torch.ones(1)}, "hook": {"version": 2}}, root_rank=0)
+
+
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
     "SGD with momentum and weight decay": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.2),
@@ -174,6 +201,19 @@ def test_options_keep_their_types(hvd, rank):
     assert type(group["betas"]) is tuple
 
 
+@pytest.mark.parametrize("rate", [lambda rank: 0.1 * (rank + 1), lambda rank: torch.tensor(0.1 * (rank + 1))],
+                         ids=["number", "tensor"])
+def test_a_group_that_is_added_later_gets_the_roots_options(hvd, rank, rate):
+    first, second = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
+    optimizer = torch.optim.SGD([first], lr=rate(rank), momentum=0.1 * rank)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5).step()  # changes a tensor in place
+    optimizer.add_param_group({"params": [second]})
+    options = [(float(group["lr"]), group["momentum"]) for group in optimizer.param_groups]
+    assert options == hvd.broadcast_object(options)
+    assert options[1][1] == 0.0
+
+
 def test_sparse_optimizer(hvd, rank):
     """Rank 0 has made a step with sparse gradients. Their momentum is sparse, too."""
     torch.manual_seed(rank)
@@ -209,6 +249,15 @@ def test_optimizers_whose_parameters_have_other_shapes(hvd, rank):
     parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(3))]
     optimizer = torch.optim.SGD(parameters if rank == 0 else parameters[::-1], lr=0.1, momentum=0.9)
     with pytest.raises(ValueError, match=r"rank 1 .here. differ: parameter 0 has shape \[2\] there, \[3\] here"):
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+
+def test_optimizers_whose_groups_differ(hvd, rank):
+    model = torch.nn.Linear(4, 4)
+    groups = [{"params": [model.weight], "weight_decay": 0.5}, {"params": [model.bias]}]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(groups if rank == 0 else groups[::-1], lr=0.1),
+                                         named_parameters=model.named_parameters())
+    with pytest.raises(ValueError, match="parameter weight is in group 0 there, in group 1 here"):
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 

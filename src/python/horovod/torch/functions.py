@@ -27,11 +27,44 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
     started = []
     for name, tensor in params:
         if not isinstance(tensor, torch.Tensor):
+            _check_is_no_state_of_more(name, tensor)
             continue  # other entries of a state_dict (get_extra_state)
         name = name or f"broadcast_parameters.noname.{next(unnamed)}"
-        started.append(_start_broadcast(tensor, root_rank, name, process_set))
+        started += _start_broadcasts(tensor, root_rank, name, process_set)
     for finish in started:
         finish()
+
+
+def _check_is_no_state_of_more(name, entry):
+    """Raises ValueError for the state_dict of a model or optimizer within a checkpoint, of which nothing would be
+    sent. A module's own state (get_extra_state) may be anything."""
+    if str(name).endswith("_extra_state"):
+        return
+    if isinstance(entry, (torch.nn.Module, torch.optim.Optimizer)) or _is_dict_with_tensors(entry):
+        raise ValueError(f"broadcast_parameters: expected tensors, found {name!r} of type {type(entry).__name__}; give "
+                         "it the state_dict of one model, broadcast_optimizer_state an optimizer, and broadcast_object "
+                         "anything else")
+
+
+def _is_dict_with_tensors(entry):
+    return isinstance(entry, dict) and any(isinstance(value, torch.Tensor) or _is_dict_with_tensors(value)
+                                           for value in entry.values())
+
+
+def _start_broadcasts(tensor, root_rank, name, process_set):
+    """Starts the broadcasts of a tensor. Returns functions that wait for their ends."""
+    if tensor.layout in _PARTS:  # all ranks have the same number of elements that are not zero
+        return [_start_broadcast(part(tensor.detach()), root_rank, f"{name}.{part.__name__}", process_set)
+                for part in _PARTS[tensor.layout]]
+    return [_start_broadcast(tensor, root_rank, name, process_set)]
+
+
+# Methods that return the tensors of which a sparse tensor consists; no copies.
+_PARTS = {torch.sparse_coo: (torch.Tensor._indices, torch.Tensor._values),
+          torch.sparse_csr: (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values),
+          torch.sparse_csc: (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values),
+          torch.sparse_bsr: (torch.Tensor.crow_indices, torch.Tensor.col_indices, torch.Tensor.values),
+          torch.sparse_bsc: (torch.Tensor.ccol_indices, torch.Tensor.row_indices, torch.Tensor.values)}
 
 
 def _start_broadcast(tensor, root_rank, name, process_set):
@@ -46,13 +79,22 @@ def _start_broadcast(tensor, root_rank, name, process_set):
         synchronize(handle)
         if dense.data_ptr() != tensor.data_ptr():
             with torch.no_grad():
-                tensor.copy_(dense)
+                _once(tensor, tensor).copy_(_once(dense, tensor))
 
     return finish
 
 
+def _once(tensor, repeated):
+    """Returns the part of the tensor that is each element of `repeated` once, if that was made by expand()."""
+    for dimension, (length, stride) in enumerate(zip(repeated.shape, repeated.stride())):
+        if stride == 0 and length > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
-    """Copies the root's optimizer state and options (learning rate, …) to all ranks.
+    """Copies the root's optimizer state and options (learning rate, …) to all ranks, also those for groups that are
+    added later.
 
     Every rank takes over the root's state, whatever its own was. No step is made. If the root's optimizer is fresh, so
     are all others. model: no longer needed.
@@ -79,10 +121,13 @@ def show_zero_gradients(optimizer, parameters, model):
 
 
 def _describe(optimizer, parameters):
-    """Returns what the root sends: options per group, its parameters, and their state with tensors as shape and dtype.
+    """Returns what the root sends: options per group and those of new groups, its parameters, and their state with
+    tensors as shape and dtype.
 
-    An optimizer may have state under other keys than parameters. Such state is sent unchanged.
+    An optimizer may have state under other keys than parameters. Such state is sent unchanged. One tensor may be the
+    learning rate of several groups and of new ones: it arrives as one tensor, because all options travel together.
     """
+    defaults = getattr(optimizer, "defaults", {})
     options = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     states = []
     for parameter in parameters:
@@ -91,13 +136,14 @@ def _describe(optimizer, parameters):
             state = {key: _TensorLike(value) if _is_dense(value) else value for key, value in state.items()}
         states.append(state)
     others = {key: value for key, value in optimizer.state.items() if not isinstance(key, torch.Tensor)}
-    return options, _known_as(optimizer, parameters), states, others
+    return options, defaults, _known_as(optimizer, parameters), states, others
 
 
 def _known_as(optimizer, parameters):
-    """The name (None if there is none) and the shape of each parameter."""
+    """The name (None if there is none), the shape and the group of each parameter."""
     names = optimizer._parameter_names if hasattr(optimizer, "_distributed") else {}
-    return [(names.get(parameter), tuple(parameter.shape)) for parameter in parameters]
+    groups = [i for i, group in enumerate(optimizer.param_groups) for _ in group["params"]]
+    return [(names.get(parameter), tuple(parameter.shape), group) for parameter, group in zip(parameters, groups)]
 
 
 def _is_dense(value):
@@ -126,17 +172,19 @@ def _in_the_order_of(known_as, optimizer, parameters):
     own = _known_as(optimizer, parameters)
     if len(own) != len(known_as):
         return f"{len(known_as)} parameters there, {len(own)} here"
-    if {name for name, _ in own} == {name for name, _ in known_as} and len({name for name, _ in own}) == len(own):
-        of_name = {name: parameter for (name, _), parameter in zip(own, parameters)}
-        parameters = [of_name[name] for name, _ in known_as]
-    for i, ((name, shape), parameter) in enumerate(zip(known_as, parameters)):
-        if tuple(parameter.shape) != shape:
-            return f"parameter {name or i} has shape {list(shape)} there, {list(parameter.shape)} here"
+    of_name = {entry[0]: (parameter, entry) for parameter, entry in zip(parameters, own)}
+    if of_name.keys() == {name for name, *_ in known_as} and len(of_name) == len(own):
+        parameters, own = zip(*[of_name[name] for name, *_ in known_as]) if own else ([], [])
+    for i, ((name, shape, group), (_, own_shape, own_group)) in enumerate(zip(known_as, own)):
+        if own_shape != shape:
+            return f"parameter {name or i} has shape {list(shape)} there, {list(own_shape)} here"
+        if own_group != group:
+            return f"parameter {name or i} is in group {group} there, in group {own_group} here"
     return parameters
 
 
 def _adopt(optimizer, parameters, described, root_rank, process_set):
-    options, known_as, states, others = described
+    options, defaults, known_as, states, others = described
     problem = None
     if len(options) != len(optimizer.param_groups):
         problem = f"{len(options)} parameter groups there, {len(optimizer.param_groups)} here"
@@ -151,6 +199,8 @@ def _adopt(optimizer, parameters, described, root_rank, process_set):
                          f"differ: {found}; build the optimizer in the same way on all ranks")
     for group, values in zip(optimizer.param_groups, options):
         group.update(values)
+    if hasattr(optimizer, "defaults"):
+        optimizer.defaults.update(defaults)
     for key in [key for key in optimizer.state if not isinstance(key, torch.Tensor) and key not in others]:
         del optimizer.state[key]
     optimizer.state.update(others)
