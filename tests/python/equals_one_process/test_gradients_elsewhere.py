@@ -89,6 +89,32 @@ def test_a_gradient_that_is_a_part_of_another(equals_one_process):
     equals_one_process(train)
 
 
+SET_GRADIENTS = {
+    "one tensor": lambda value: (value, value, value), "views": lambda value: (value[:], value.view(6), value),
+    "without history": lambda value: (value.detach(), value, value.data),
+    "overlapping": lambda value: value.repeat(2).unfold(0, 6, 2)[:3].unbind(),
+    "expanded": lambda value: (value[:1].expand(6), value[:1].expand(6), value)}
+
+
+@pytest.mark.parametrize("options", [{}, {"op": "sum"}, {"groups": 1}, {"gradient_views": True}],
+                         ids=["", "sum", "groups", "shared memory"])
+@pytest.mark.parametrize("kind", SET_GRADIENTS)
+def test_gradients_in_one_memory_that_the_script_sets(equals_one_process, hvd, kind, options):
+    def train(world):
+        model = torch.nn.ParameterList([torch.zeros(6), torch.ones(6), torch.ones(6)])
+        is_sum = "op" in options
+        optimizer = world.wrap(adam(model), model, **{**options, "op": hvd.Sum if is_sum else hvd.Average})
+        for x, _ in world.batches():
+            optimizer.zero_grad()
+            value = x.sum(0) / 8 if is_sum else x.mean(0)
+            for parameter, gradient in zip(model, SET_GRADIENTS[kind](value)):
+                parameter.grad = gradient
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 @VIEWS
 def test_a_list_of_gradients(equals_one_process, gradient_views):
     def train(world):

@@ -95,6 +95,8 @@ class Reduction:
         which copies the result."""
         views, compression = self.of_all.views, self.settings.compression
         self._note_kind(tensor)
+        if _is_expanded(tensor):  # every rank's part of it may differ from the others
+            tensor = self.parameter.grad = tensor.detach().clone()
         if views is not None:
             views.take_in(self.parameter, tensor)
         dense = tensor.detach()
@@ -221,3 +223,29 @@ class Reduction:
 
 def is_gathered(tensor, settings):
     return tensor.layout == torch.sparse_coo and not settings.sparse_as_dense
+
+
+def _is_expanded(tensor):
+    """True if elements of the tensor are in the same memory."""
+    return tensor.layout == torch.strided and any(stride == 0 and length > 1
+                                                  for length, stride in zip(tensor.shape, tensor.stride()))
+
+
+def give_memory_of_their_own(gradients):
+    """Called with gradients that the program has set. It may have set several views of one tensor. What they have in
+    common would be reduced again for each of them."""
+    dense = []
+    for gradient in gradients:
+        tensor = gradient.parameter.grad
+        if type(tensor) is InFlight or tensor.layout != torch.strided:
+            continue
+        if _is_expanded(tensor):
+            gradient.parameter.grad = tensor.detach().clone()
+        elif tensor.is_contiguous():
+            dense.append((tensor.data_ptr(), gradient, tensor))
+    last, end = None, 0
+    for address, gradient, tensor in sorted(dense, key=lambda entry: entry[0]):
+        if address >= end:
+            last, end = tensor, address + tensor.numel() * tensor.element_size()
+        elif tensor is not last:  # one tensor of several parameters is reduced once
+            gradient.parameter.grad = tensor.detach().clone()

@@ -18,6 +18,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.dropped_batches import DroppedBatches
 from horovod.torch.followed_parameters import FollowedParameters
 from horovod.torch.gradient_presence import DENSE, NONE, Presence
+from horovod.torch.gradient_reduction import give_memory_of_their_own
 from horovod.torch.gradients_in_flight import abandoned
 from horovod.torch.mpi_ops import Average, Sum
 
@@ -284,7 +285,7 @@ class Gradients(FollowedParameters, DroppedBatches):
         """Returns the gradients that this rank lacks. What is there in a round that is dropped belongs to the next
         one."""
         self.take_names()
-        lacking = []
+        lacking, leftovers = [], []
         for gradient in self._all if self.submitted < len(self._all) else ():
             if not gradient.is_submitted:
                 tensor = None if is_dropped else gradient.find()
@@ -292,7 +293,10 @@ class Gradients(FollowedParameters, DroppedBatches):
                     lacking.append(gradient)
                     self.kinds[gradient.place] = NONE
                 else:
-                    gradient.start_leftover(tensor)
+                    leftovers.append(gradient)
+        give_memory_of_their_own(leftovers)
+        for gradient in leftovers:
+            gradient.start_leftover(gradient.find())
         if lacking and not self._presence.has_alerted:
             # An exchange of this round may have told that this rank has all gradients. Some were removed since.
             self._presence.forget()
