@@ -3,6 +3,7 @@ import copy
 import inspect
 import io
 
+import numpy
 import pytest
 import torch
 from training import STEPS, OneProcess, loss
@@ -254,7 +255,8 @@ def test_lbfgs(equals_one_process, line_search, loaded):
     equals_one_process(train, rtol=1e-5, atol=1e-7)
 
 
-def test_lbfgs_with_a_closure_that_returns_a_number(equals_one_process):
+@pytest.mark.parametrize("number", [float, numpy.float64, numpy.longdouble])
+def test_lbfgs_with_a_closure_that_returns_a_number(equals_one_process, number):
     def train(world):
         model = world.network()
         optimizer = world.wrap(torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe", max_iter=3), model)
@@ -263,7 +265,7 @@ def test_lbfgs_with_a_closure_that_returns_a_number(equals_one_process):
                 optimizer.zero_grad()
                 value = loss(model(x), y)
                 value.backward()
-                return value.item()
+                return number(value.item())
             optimizer.step(closure)
         return model
 

@@ -6,6 +6,7 @@ and schedulers. Everything that is added is in one attribute, `_distributed`. gr
 import collections
 import copy
 import functools
+import numbers
 import os
 import warnings
 import weakref
@@ -273,8 +274,8 @@ def _averaged(loss, distributed):
     if isinstance(loss, torch.Tensor) and loss.dtype.is_floating_point:
         loss = loss.detach().clone(memory_format=torch.contiguous_format)
         return allreduce_(loss, None, name, op, process_set=process_set)
-    if isinstance(loss, float):
-        loss = torch.tensor([loss], dtype=torch.float64, device="cpu")
+    if isinstance(loss, numbers.Real):  # numpy's, too
+        loss = torch.tensor([float(loss)], dtype=torch.float64, device="cpu")
         return allreduce_(loss, None, name, op, process_set=process_set).item()
     return loss
 
