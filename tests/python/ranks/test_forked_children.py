@@ -75,6 +75,25 @@ def test_communication_there_names_the_cause(hvd):
         assert "fork" in str(in_child(call))
 
 
+def test_it_may_compute_gradients_of_its_own(hvd, rank):
+    model = torch.nn.Linear(2, 1, bias=False)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+
+    def compute():
+        model(torch.tensor([[rank + 1.0, 2.0]])).sum().backward()
+        return model.weight.grad.tolist()
+
+    assert in_child(compute) == [[rank + 1.0, 2.0]]
+    assert "fork" in str(in_child(lambda: (compute(), optimizer.step())))
+    assert model.weight.grad is None or not model.weight.grad.any()
+    before = model.weight.detach().clone()
+    compute()
+    optimizer.step()
+    average = sum(other + 1.0 for other in range(hvd.size())) / hvd.size()
+    assert torch.allclose(before - model.weight.detach(), torch.tensor([[average, 2.0]]))
+
+
 def test_a_child_forked_after_shutdown_knows_nothing(hvd):
     hvd.barrier()
     hvd.shutdown()

@@ -4,6 +4,7 @@ import weakref
 
 import torch
 
+from horovod import _core, _ops
 from horovod.torch import shared_parameters
 from horovod.torch._tensors import gradient_dtype, is_part_of_more, version_of
 from horovod.torch.gradient_presence import DENSE
@@ -57,6 +58,8 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
         """The hook. Called when a backward pass has added to the parameter's gradient."""
         if tensor is None:
             return  # an earlier hook of the program has removed the gradient
+        if _ops.is_forked and not _core.is_initialized():
+            return  # a child that the rank has forked computes gradients of its own
         if not self.is_reducing:
             self.of_all.is_synchronized = False
             return  # another optimizer reduces it
