@@ -20,7 +20,7 @@ endforeach()
 function(hvd_torch_cuda_test name script)
   add_test(NAME cuda_double.${name}
            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run ${HVD_PYTHON_WITH_CUDA} ${PROJECT_BINARY_DIR} 2
-                   ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/${script})
+                   ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/${script} ${ARGN})
   set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 300 SKIP_RETURN_CODE 77 RUN_SERIAL ON)
 endfunction()
 # The matrix of tests/python/equals_one_process with tensors on GPUs: a selection, each kind once, over NCCL; few of it
@@ -41,3 +41,6 @@ hvd_matrix_on_gpus(training_on_two_nodes_equals_one_process few equals_in_sets R
 hvd_torch_cuda_test(a_step_of_training_overlaps_with_its_reductions overlap.py)
 hvd_torch_cuda_test(programs_that_need_a_job_of_their_own_are_right programs.py)
 hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside_ddp.py)
+hvd_torch_cuda_test(tensors_of_a_second_gpu_are_staged_with_a_notice staged.py second)
+hvd_torch_cuda_test(tensors_of_a_rocm_torch_are_staged_with_a_notice staged.py rocm)
+hvd_torch_cuda_test(tensors_are_staged_with_a_notice_where_no_plugin_is staged.py nothing)
