@@ -51,6 +51,8 @@ hvd_status wait_until_done(hvd::api::RefusedFunction function, hvd_runtime* runt
 // The outcome of a done handle whose streams were ordered with the result `ordered`.
 hvd_status outcome_of(const hvd::runtime::HandleCell& cell, const hvd::Status& ordered) {
   if (!cell.error && ordered) return HVD_OK;
+  if (!cell.error && ordered.error().code == ErrorCode::invalid_argument)
+    return fail(hvd::identified(ordered.error(), "HVD2104"));
   const hvd::Error& error = cell.error ? *cell.error : ordered.error();
   std::string_view id = id_of(error.code, "", "HVD2103");
   return id.empty() ? fail(error) : fail(hvd::identified(error, id));

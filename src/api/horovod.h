@@ -278,9 +278,10 @@ HVD_API hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* ar
  * no such handle. Never blocks, and makes no stream wait. */
 HVD_API int hvd_poll(hvd_runtime* runtime, hvd_handle handle);
 /* Waits until the handle is done; if timeout_ms is negative, without a limit. Returns HVD_TIMEOUT if the time has
- * passed (the operations go on). Any other value is the outcome of the operations; hvd_last_error() has the text. The
- * handle stays valid. For tensors in device memory the stream of each start waits from here on for its operation: work
- * that is queued on it after this call sees the output. */
+ * passed (the operations go on). Any other value is the outcome of the operations; hvd_last_error() has the text, with
+ * HVD2104 if they have succeeded and a stream cannot wait for them now. The handle stays valid. For tensors in device
+ * memory the stream of each start waits from here on for its operation: work that is queued on it after this call sees
+ * the output. */
 HVD_API hvd_status hvd_wait(hvd_runtime* runtime, hvd_handle handle, int64_t timeout_ms);
 /* The same, but `stream` waits for all operations of the handle, instead of the streams of the starts. For a program
  * that goes on with the result on another stream. A result that the runtime kept is given back in the order of the

@@ -37,6 +37,7 @@ constexpr ErrorRow error_table[] = {
     {"HVD2101", "the ranks disagree", "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same code with the same settings; the message names who has what."},
     {"HVD2102", "a rank was lost", "A rank ended or cannot be reached while others need it. Look for the first failure: the launcher's block, or the rank's own output."},
     {"HVD2103", "an operation took too long", "Something that all ranks take part in did not end in its time. The message names the ranks that did not answer, and the setting of the limit."},
+    {"HVD2104", "a stream that cannot wait", "The operation is done, but the stream that should wait for its result is being captured into a graph. The handle stays: wait for it before the capture begins, or after its end."},
     {"HVD2201", "missing ranks", "Some ranks do not submit what others wait for: different code, another number of batches, an exception that was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},
     // Checkpoints.
     {"HVD3001", "checkpoint that cannot be written", "The state could not be saved: no space, no permission, another job has the lease of the path, or no HDF5 library. The previous generation is untouched."},

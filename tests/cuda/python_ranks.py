@@ -91,6 +91,27 @@ def the_default_stream_has_a_handle(framework, rank, size):
     framework.current = framework.streams[0]
 
 
+def a_capture_that_refuses_to_wait_leaves_the_operation(framework, rank, size):
+    source, target = framework.array([float(rank + 1)] * COUNT), framework.array()
+    operation = framework.operation(_core.ALLREDUCE, "captured")
+    expected = [float(size * (size + 1) // 2)] * COUNT
+    start, other = framework.streams
+    for captured in start, other:  # the stream of the start, and the one with which the program goes on
+        for wait in _core.synchronize, lambda handle: _core.synchronize_all([handle]):
+            handle = _core.submit(operation, source, target, 0, None, None)
+            framework.current = captured
+            call("cuStreamBeginCapture_v2", ctypes.c_void_p(captured), 2)
+            try:
+                wait(handle)
+                raise AssertionError("a stream that is captured waits")
+            except ValueError as error:
+                assert "captured for a CUDA graph" in str(error), error
+            call("cuStreamEndCapture", ctypes.c_void_p(captured), ctypes.byref(ctypes.c_void_p()))
+            wait(handle)
+            assert framework.read(target) == expected
+            framework.current = start
+
+
 class Tensor(ctypes.Structure):  # of DLPack
     _fields_ = [("data", ctypes.c_uint64), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
 
@@ -193,8 +214,10 @@ def main():
     checks = [streams_wait_for_results, the_default_stream_has_a_handle, kept_results_are_on_the_device]
     if os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION") == "0":
         checks.append(the_host_waits_if_it_is_told_to)
-    elif "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
-        checks.append(the_host_does_not_wait_for_the_device)
+    else:
+        checks.append(a_capture_that_refuses_to_wait_leaves_the_operation)
+        if "HOROVOD_NCCL_LIBRARY" in os.environ:  # otherwise results travel through the host
+            checks.append(the_host_does_not_wait_for_the_device)
     for check in checks:
         check(framework, rank, size)
     # Host memory goes on as before.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -67,6 +68,7 @@ enum class Waited {
   failed,       // the wait has failed and has set a Python error
   shut_down,    // the wait has failed with a Python error, because this process has shut Horovod down meanwhile
   interrupted,  // the wait has failed with a Python error; the operation goes on and uses its memory
+  refused,      // likewise: its stream cannot wait for the operation now
 };
 
 // Takes the Python error that is set and keeps it, to be set again later.
@@ -112,6 +114,20 @@ hvd_status wait_a_slice(Session& session, hvd_handle handle) {
   return status;
 }
 
+bool is_told_to_wait_later() {
+  return std::string_view(hvd_last_error()).ends_with("[HVD2104]");
+}
+
+// Raises the error of a wait. A stream that is being captured could not wait, and the program may wait again later.
+Waited raise_not_waited() {
+  if (is_told_to_wait_later()) {
+    raise(PyExc_ValueError, hvd_last_error());
+    return Waited::refused;
+  }
+  raise_failed();
+  return Waited::failed;
+}
+
 // Returns when the handle is done. The GIL is released meanwhile.
 Waited wait_until_done(hvd_handle handle) {
   Session& session = Session::get();
@@ -126,21 +142,23 @@ Waited wait_until_done(hvd_handle handle) {
     if (PyErr_CheckSignals() != 0) return Waited::interrupted;
     if (session.runtime() != runtime || session.generation() != generation) return raise_shut_down();
   }
-  if (status == HVD_OK) return Waited::succeeded;
-  raise_failed();
-  return Waited::failed;
+  return status == HVD_OK ? Waited::succeeded : raise_not_waited();
 }
 
 // The wait has made the stream of the start wait for what the device still does. The stream on which the program goes
-// on may be another one. On failure returns false with a Python error set.
-bool order_current_stream(hvd_handle handle, const ProgramQueue& started) {
-  if (started.ordinal < 0) return true;
+// on may be another one.
+Waited order_current_stream(hvd_handle handle, const ProgramQueue& started) {
+  if (started.ordinal < 0) return Waited::succeeded;
   const ProgramQueue now = current_queue(started.ordinal);
-  if (now.stream == nullptr) return false;
+  if (now.stream == nullptr) return Waited::failed;
   if (now.stream == started.stream || hvd_wait_on(Session::get().runtime(), handle, now.stream, -1) == HVD_OK)
-    return true;
-  raise_failed();
-  return false;
+    return Waited::succeeded;
+  return raise_not_waited();
+}
+
+// False if a stream of a done operation cannot wait for it now.
+bool are_streams_ordered(hvd_runtime* runtime, const Entry& entry) {
+  return entry.queue.ordinal < 0 || hvd_wait(runtime, entry.handle, 0) == HVD_OK || !is_told_to_wait_later();
 }
 
 void release(hvd_handle handle) {
@@ -201,11 +219,11 @@ Waited collect(PyObject* object, Reference& value) {
   value = Reference::to(found->second.value.get());
   ++found->second.waiting;
   Waited waited = wait_until_done(handle);
-  if (waited == Waited::succeeded && !order_current_stream(handle, queue)) waited = Waited::failed;
+  if (waited == Waited::succeeded) waited = order_current_stream(handle, queue);
   const bool is_same_job = Session::get().generation() == generation;  // a later job gives the same numbers again
   found = is_same_job ? pending().find(number) : pending().end();
   if (found != pending().end()) --found->second.waiting;
-  if (waited == Waited::interrupted) return waited;
+  if (waited == Waited::interrupted || waited == Waited::refused) return waited;
   if (waited == Waited::succeeded && result) value = call_result(result.get(), handle, value.get());
   if (waited == Waited::succeeded && value) {
     (void)let_go(number);
@@ -250,7 +268,10 @@ bool has_interrupted() {
   if (runtime != nullptr)
     std::erase_if(interrupted(), [&](Number number) {
       const auto found = pending().find(number);
-      if (found != pending().end() && hvd_poll(runtime, found->second.handle) == 0) return false;
+      // The program's streams wait, too, before its memory is given back on them.
+      if (found != pending().end() &&
+          (hvd_poll(runtime, found->second.handle) == 0 || !are_streams_ordered(runtime, found->second)))
+        return false;
       done.push_back(number);
       return true;
     });
@@ -321,7 +342,8 @@ PyObject* finish(PyObject*, PyObject* number) {
   if (!interrupted().empty()) (void)has_interrupted();  // releases the operations that are done by now
   Reference value;
   const Waited waited = collect(number, value);
-  if (waited == Waited::interrupted) interrupted().push_back(PyLong_AsUnsignedLongLong(number));
+  if (waited == Waited::interrupted || waited == Waited::refused)
+    interrupted().push_back(PyLong_AsUnsignedLongLong(number));
   return waited == Waited::succeeded ? value.release() : nullptr;
 }
 
@@ -332,7 +354,7 @@ PyObject* synchronize_all(PyObject*, PyObject* handles) {
   for (Py_ssize_t i = 0; i < PyList_Size(numbers.get()); ++i) {
     Reference value;
     const Waited waited = collect(PyList_GetItem(numbers.get(), i), value);
-    if (waited == Waited::interrupted) return nullptr;
+    if (waited == Waited::interrupted || waited == Waited::refused) return nullptr;
     if (waited == Waited::succeeded) {
       PyList_SetItem(numbers.get(), i, value.release());
     } else {
