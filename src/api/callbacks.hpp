@@ -1,7 +1,7 @@
 #pragma once
-// The functions of horovod.h, and for each whether a callback on completion (on_done) may call it. Callbacks run on the
-// engine's thread. All operations and all other ranks wait for that thread, so a function that waits for an operation,
-// for a rank or for a file is refused there.
+// The functions of horovod.h, and for each whether a callback on completion (on_done, on_end) may call it. Callbacks
+// run on the engine's thread, for which all operations and all other ranks wait, or on a thread for callbacks, for
+// which all other callbacks wait. So a function that waits for an operation, for a rank or for a file is refused there.
 #include <cstdint>
 #include <string_view>
 
@@ -27,6 +27,8 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_shutdown", InCallback::refused_and_logged},
     {"hvd_stop", InCallback::refused_and_logged},
     {"hvd_get_world", InCallback::allowed},
+    {"hvd_enter", InCallback::allowed},
+    {"hvd_leave", InCallback::allowed},
     {"hvd_mpi_built", InCallback::allowed},
     {"hvd_mpi_thread_level", InCallback::allowed},
     {"hvd_local_device", InCallback::allowed},

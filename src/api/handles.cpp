@@ -58,18 +58,35 @@ hvd_status outcome_of(const hvd::runtime::HandleCell& cell, const hvd::Status& o
   return id.empty() ? fail(error) : fail(hvd::identified(error, id));
 }
 
+// Returns the handle if the calling thread is in a callback that is told of its index-th operation. The handle may have
+// been released before.
+hvd::runtime::HandleCell* handle_in_callback(hvd_handle handle, size_t index) {
+  const hvd::runtime::UseInCallback& use = hvd::runtime::use_in_callback();
+  const bool is_meant = use.handle != nullptr && Handles::number_of(*use.handle) == handle && use.index == index;
+  return is_meant ? use.handle : nullptr;
+}
+
 // Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
-  hvd::runtime::HandleCell* cell = find_handle(runtime, handle);
+  hvd::runtime::HandleCell* cell = handle_in_callback(handle, index);
+  const bool is_in_callback = cell != nullptr;
+  if (cell == nullptr) cell = find_handle(runtime, handle);
   if (cell == nullptr) {
     (void)no_such_handle();
     return nullptr;
   }
-  if (!Handles::is_done(*cell)) {
+  if (!is_in_callback && !Handles::is_done(*cell)) {
     (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
     return nullptr;
   }
-  if (index >= cell->results.size() || !cell->results[index].data) {
+  const bool is_kept =
+      index < cell->results.size() && (cell->results[index].data || cell->results[index].is_of_program);
+  if (is_kept && is_in_callback && cell->results[index].device != hvd::DeviceKind::host && !cell->is_ordered) {
+    (void)fail(ErrorCode::invalid_argument,
+               "the result is in device memory, where its operation may be under way; wait for the handle first");
+    return nullptr;
+  }
+  if (!is_kept) {
     (void)fail(ErrorCode::invalid_argument, "the handle keeps no result of operation " + std::to_string(index));
     return nullptr;
   }
@@ -139,6 +156,8 @@ hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index
     return fail(ErrorCode::invalid_argument, "hvd_result_take needs places for the data, its owner and how to free it");
   auto* result = find_result(runtime, handle, index);
   if (result == nullptr) return HVD_INVALID_ARGUMENT;
+  if (!result->data)
+    return fail(ErrorCode::invalid_argument, "the program's own function (allocate) gave the memory of this result");
   if (device != nullptr) *device = static_cast<hvd_device>(result->device);
   const auto parts = result->data.release();
   *data = parts.data;
@@ -165,6 +184,8 @@ hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index
   if (bytes != result->bytes)
     return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
                                                  " bytes; room was given for " + std::to_string(bytes));
+  if (!result->data)
+    return fail(ErrorCode::invalid_argument, "the program's own function (allocate) gave the memory of this result");
   if (result->device != hvd::DeviceKind::host)
     return fail(ErrorCode::unsupported, std::string("the result is in ") + name_of(result->device) +
                                             " memory; take it over (hvd_result_take), and copy it on a stream");

@@ -139,6 +139,14 @@ typedef struct hvd_world {
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
+/* For code that has no pointer to the runtime and holds no lock under which it changes, such as kernels that threads of
+ * a framework call: gives the current runtime, which is not freed until hvd_leave(). The first runtime that hvd_init()
+ * makes is the current one until its hvd_shutdown(), which waits for these callers. `generation`, if not null, receives
+ * a number that grows with every current runtime: operations of an earlier one are gone and must not be used, nor
+ * released. Fails with HVD_NOT_INITIALIZED if there is none. Takes nanoseconds. A thread that has entered must not call
+ * hvd_shutdown(). */
+HVD_API hvd_status hvd_enter(hvd_runtime** runtime, uint64_t* generation);
+HVD_API void hvd_leave(hvd_runtime* runtime); /* after each hvd_enter() that returned HVD_OK; on any thread */
 /* True if a plugin for an MPI library was installed. */
 HVD_API int hvd_mpi_built(void);
 typedef struct hvd_device_facts {
@@ -222,6 +230,26 @@ HVD_API hvd_status hvd_prepare(hvd_runtime* runtime, const hvd_op_description* d
  * operation that is under way goes on. Not for transient operations. Null is allowed. */
 HVD_API void hvd_op_release(hvd_runtime* runtime, hvd_op* op);
 
+/* The thread on which a callback runs. */
+typedef enum hvd_callback_thread {
+  HVD_ENGINE_THREAD = 0,  /* the thread that moves all operations of this rank: the shortest way, but all ranks wait
+                           * while the callback runs */
+  HVD_CALLBACK_THREAD = 1 /* a thread for callbacks alone, which is made when the first start asks for it. For
+                           * callbacks that run code of others. It calls them in the order in which the operations
+                           * have ended */
+} hvd_callback_thread;
+
+/* How an operation has ended, for on_end of hvd_start_arguments. */
+typedef struct hvd_completion {
+  size_t struct_size; /* size of the struct in the library that calls */
+  hvd_status status;
+  const char* message; /* explains a failure; valid during the call */
+  hvd_runtime* runtime;
+  hvd_handle handle; /* the handle of the start. hvd_result_* take it during the call, for this index, although it is
+                      * not done and even if it was released */
+  size_t index;      /* the operation's number among those of its start */
+} hvd_completion;
+
 /* One use of a prepared operation. Memory is borrowed until the handle is done; in device memory with a stream, until
  * hvd_wait() or hvd_wait_on() has made a stream wait for the operation, and is then given back in the order of that
  * stream. */
@@ -252,7 +280,17 @@ typedef struct hvd_start_arguments {
    * hvd_checkpoint_save, hvd_checkpoint_open, hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim.
    * All other functions may be called. */
   void (*on_done)(void* context, hvd_status status, const char* message);
-  void* context;
+  void* context; /* for all functions of this struct */
+  /* The same with more facts, instead of on_done: the results that the runtime kept can be taken during the call. */
+  void (*on_end)(void* context, const hvd_completion* completion);
+  int callback_thread; /* an hvd_callback_thread: where on_done or on_end runs. hvd_stop() and hvd_shutdown() return
+                        * when all callbacks have returned */
+  /* Gives the memory of a result that the runtime would keep, in host memory: for allgather and alltoall, and for
+   * reducescatter without output. Called once, when the shape is known; it may be called although the operation fails
+   * afterwards. The program owns the memory, of which `bytes` are written, and hvd_result_shape() and
+   * hvd_result_splits() describe it. If it returns null for more than 0 bytes, the rank fails with HVD_OUT_OF_MEMORY.
+   * The rules of HVD_ENGINE_THREAD hold for it. */
+  void* (*allocate)(void* context, int dimensions, const int64_t* shape, size_t bytes);
 } hvd_start_arguments;
 
 /* Returns the arguments for an operation that needs only input and output. Other fields are zero and may be set

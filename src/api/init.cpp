@@ -11,6 +11,7 @@
 
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
+#include "api/current.hpp"
 #include "api/runtime_of_c.hpp"
 #include "api/stops.hpp"
 #include "base/environment.hpp"
@@ -138,17 +139,21 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
     mark_environment(false);
     mine.has_been_a_rank = true;
   }
-  *runtime = new hvd_runtime{std::move(*started)};
+  *runtime = new hvd_runtime{.runtime = std::move(*started)};
   auto listens = hvd::api::listen_for_stops(*(*runtime)->runtime, environment);
-  if (listens) return HVD_OK;
-  hvd_shutdown(std::exchange(*runtime, nullptr));
-  return fail(listens.error());
+  if (!listens) {
+    hvd_shutdown(std::exchange(*runtime, nullptr));
+    return fail(listens.error());
+  }
+  hvd::api::offer_as_current(*runtime);
+  return HVD_OK;
 }
 
 void hvd_shutdown(hvd_runtime* runtime) {
   if (runtime == nullptr) return;
   // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load() || refuse_in_callback("hvd_shutdown")) return;
+  hvd::api::retire_current(runtime);
   bool had_a_place = runtime->runtime->world().size() > 1;
   hvd::api::forget_stops(*runtime->runtime);
   delete runtime;

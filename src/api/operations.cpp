@@ -21,6 +21,8 @@ using hvd::api::status_of;
 using hvd::api::usable;
 using hvd::api::why_unusable;
 using hvd::api::wrong_struct;
+using hvd::runtime::Callback;
+using hvd::runtime::Ended;
 using hvd::runtime::Runtime;
 
 // A hvd_op* is the address of the Operation itself.
@@ -161,11 +163,54 @@ hvd_status check_use(const hvd_start_arguments& use, const Runtime& runtime) {
   return set == nullptr ? HVD_OK : check_splits(use, operation, set->ranks.size());  // a removed set is refused later
 }
 
-// Calls the on_done function of a program.
-void call_back(void (*function)(), void* context, const Error* error) {
+hvd_status status_of_end(const Ended& ended) {
+  return ended.error == nullptr ? HVD_OK : status_of(ended.error->code);
+}
+const char* message_of_end(const Ended& ended) {
+  return ended.error == nullptr ? "" : ended.error->message.c_str();
+}
+
+// Both call a function of a program.
+void call_on_done(const Callback& callback, const Ended& ended) {
   using OnDone = void (*)(void*, hvd_status, const char*);
-  auto* on_done = reinterpret_cast<OnDone>(function);
-  on_done(context, error == nullptr ? HVD_OK : status_of(error->code), error == nullptr ? "" : error->message.c_str());
+  reinterpret_cast<OnDone>(callback.function)(callback.context, status_of_end(ended), message_of_end(ended));
+}
+void call_on_end(const Callback& callback, const Ended& ended) {
+  using OnEnd = void (*)(void*, const hvd_completion*);
+  const hvd_completion completion{sizeof completion,     status_of_end(ended),
+                                  message_of_end(ended), static_cast<hvd_runtime*>(callback.owner),
+                                  ended.handle,          ended.index};
+  reinterpret_cast<OnEnd>(callback.function)(callback.context, &completion);
+}
+
+hvd_status take_functions(const hvd_start_arguments& use, hvd_runtime* runtime, hvd::runtime::Start& start) {
+  const hvd::runtime::Operation& operation = *start.operation;
+  auto refuse = [&](ErrorCode code, const std::string& text) {
+    return fail(code, "'" + operation.entry->name + "': " + text);
+  };
+  if (use.on_done != nullptr && use.on_end != nullptr)
+    return refuse(ErrorCode::invalid_argument, "on_done and on_end are given; give one of them");
+  if (use.callback_thread != HVD_ENGINE_THREAD && use.callback_thread != HVD_CALLBACK_THREAD)
+    return refuse(ErrorCode::invalid_argument, "hvd_start_arguments.callback_thread is " +
+                                                   std::to_string(use.callback_thread) +
+                                                   "; expected an hvd_callback_thread");
+  if (use.allocate != nullptr && operation.signature.device != hvd::DeviceKind::host)
+    return refuse(ErrorCode::unsupported, "allocate is for results in host memory; take the result in " +
+                                              std::string(name_of(operation.signature.device)) +
+                                              " memory by hvd_result_take");
+  Callback& callback = start.on_done;
+  if (use.on_done != nullptr) {
+    callback.tell = &call_on_done;
+    callback.function = reinterpret_cast<void (*)()>(use.on_done);
+  } else if (use.on_end != nullptr) {
+    callback.tell = &call_on_end;
+    callback.function = reinterpret_cast<void (*)()>(use.on_end);
+  }
+  callback.context = use.context;
+  callback.owner = runtime;
+  callback.on_its_own_thread = callback.tell != nullptr && use.callback_thread == HVD_CALLBACK_THREAD;
+  start.allocate = {use.allocate, use.context};
+  return HVD_OK;
 }
 
 }  // namespace
@@ -267,7 +312,8 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
     start.first_dimension = use.first_dimension;
     start.stream = {use.stream};
     if (use.splits != nullptr) start.splits = {use.splits, use.split_count};
-    if (use.on_done != nullptr) start.on_done = {&call_back, reinterpret_cast<void (*)()>(use.on_done), use.context};
+    if (use.on_done == nullptr && use.on_end == nullptr && use.allocate == nullptr) continue;
+    if (hvd_status status = take_functions(use, runtime, start); status != HVD_OK) return status;
   }
   // The handle is written in submit(), and not here again: a callback may read it meanwhile.
   auto number = runtime->runtime->submit(starts, handle);

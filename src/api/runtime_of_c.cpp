@@ -5,7 +5,7 @@
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
 #include "base/log.hpp"
-#include "runtime/engine.hpp"
+#include "runtime/callbacks.hpp"
 
 namespace hvd::api {
 
@@ -29,11 +29,12 @@ hvd_status why_unusable(const hvd_runtime* runtime) {
 }
 
 bool refuse_in_callback(RefusedFunction function) {
-  if (!runtime::Engine::runs_here()) return false;
-  (void)fail(ErrorCode::invalid_argument,
-             std::string(function->name) +
-                 " was called in a callback on completion (on_done), whose thread must not wait, and did nothing; "
-                 "start operations there, and wait elsewhere");
+  if (!runtime::calls_callbacks()) return false;
+  (void)fail(
+      ErrorCode::invalid_argument,
+      std::string(function->name) +
+          " was called in a callback on completion (on_done, on_end), whose thread must not wait, and did nothing; "
+          "start operations there, and wait elsewhere");
   if (function->in_callback == InCallback::refused_and_logged) log::error(last_error());
   return true;
 }

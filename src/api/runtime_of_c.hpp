@@ -2,6 +2,7 @@
 // The struct behind hvd_runtime, and the check that a caller may use it. All C functions that take an hvd_runtime use
 // this file, and so do tests that make runtimes themselves.
 #include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "api/horovod.h"
@@ -9,6 +10,9 @@
 
 struct hvd_runtime {
   std::unique_ptr<hvd::runtime::Runtime> runtime;
+  // Of api/current, under its lock.
+  std::uint64_t generation = 0;  // 0: has never been the current runtime
+  int users = 0;                 // calls of hvd_enter() without their hvd_leave()
 };
 
 namespace hvd::api {

@@ -7,6 +7,19 @@
 
 namespace hvd::runtime {
 
+namespace {
+
+void* ask(const Allocate& allocate, const KeptResult& result) {
+  try {
+    return allocate.function(allocate.context, static_cast<int>(result.shape.size()), result.shape.data(),
+                             result.bytes);
+  } catch (...) {  // C++ functions of the program may throw std::bad_alloc, which nobody here can pass on
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 BatchOfTensors::BatchOfTensors(const Group& group, devices::Device& device)
     : group_(group), device_(device), ones_(static_cast<std::size_t>(group.size()), 1) {}
 
@@ -183,7 +196,28 @@ Status BatchOfTensors::exchange_rows(Operation& operation) {
   return {};
 }
 
-// Allocates memory for a result of this many rows. The handle owns it.
+// Returns memory for the result, which the handle owns unless the program gave it.
+Result<std::byte*> BatchOfTensors::memory_for(const Operation& operation, KeptResult& result) {
+  const Allocate& allocate = operation.extras.allocate;
+  std::string why = "allocate() of the start has given none";
+  if (allocate.function != nullptr) {
+    void* memory = ask(allocate, result);
+    result.is_of_program = true;
+    if (memory != nullptr || result.bytes == 0) return static_cast<std::byte*>(memory);
+  } else {
+    auto memory = device_.allocate(result.bytes, devices::Where::on_device, operation.extras.stream);
+    if (memory) {
+      result.data = std::move(*memory);
+      return result.data.data();
+    }
+    why = memory.error().message;
+  }
+  return Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
+                                             " bytes of the result of " + name_of(operation.signature.verb) + " '" +
+                                             operation.entry->name + "': " + why);
+}
+
+// Keeps memory for a result of this many rows.
 Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_t rows) {
   KeptResult result;
   result.shape = operation.signature.shape;
@@ -193,18 +227,13 @@ Result<std::byte*> BatchOfTensors::keep_result(Operation& operation, std::int64_
                       : operation.count * rows;
   result.bytes = static_cast<std::size_t>(elements) * size_of(operation.signature.dtype);
   const Submission& submission = operation.submission;
-  auto memory = device_.allocate(result.bytes, devices::Where::on_device, operation.extras.stream);
-  if (!memory)
-    return Error(ErrorCode::out_of_memory, "no memory for the " + std::to_string(result.bytes) +
-                                               " bytes of the result of " + name_of(operation.signature.verb) + " '" +
-                                               operation.entry->name + "': " + memory.error().message);
+  auto memory = memory_for(operation, result);
+  if (!memory) return memory.error();
   result.device = device_.kind();
-  result.data = std::move(*memory);
-  std::byte* data = result.data.data();
   auto& results = submission.handle->results;
   if (results.size() <= submission.index) results.resize(submission.index + 1);
   results[submission.index] = std::move(result);
-  return data;
+  return *memory;
 }
 
 }  // namespace hvd::runtime

@@ -72,6 +72,7 @@ class BatchOfTensors {
   void deal_out_rows(const QueuedBatch& batch);
   Status gather_rows(const QueuedBatch& batch);
   Status exchange_rows(Operation& operation);
+  Result<std::byte*> memory_for(const Operation& operation, KeptResult& result);
   Result<std::byte*> keep_result(Operation& operation, std::int64_t rows);
   Status check_size(const Operation& operation, std::int64_t rows) const;
   void take_splits(const Operation& operation);

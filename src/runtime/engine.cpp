@@ -100,6 +100,7 @@ Follower::Parts Engine::parts_of_follower(const Parts& parts) {
   follower.counters = &counters_;
   follower.outbox = &outbox_;
   follower.runner = runner_.get();
+  follower.callbacks = parts.callbacks;
   follower.sets = &parts.sets;
   return follower;
 }
@@ -137,16 +138,8 @@ std::shared_ptr<const Error> Engine::ended() const {
   return ended_;
 }
 
-namespace {
-thread_local bool is_engine_thread = false;
-}
-
-bool Engine::runs_here() {
-  return is_engine_thread;
-}
-
 void Engine::run(Deadline start_deadline) {
-  is_engine_thread = true;
+  begin_to_call_callbacks();
   choose_core(world_, config_, layout_);
   posix::WaitWord& word = board_.wake_word(board_.me());
   observers_.open();

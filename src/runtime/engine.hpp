@@ -53,6 +53,7 @@ class Engine {
     std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
     OperationTable* operations = nullptr;
     Handles* handles = nullptr;
+    CallbackThread* callbacks = nullptr;
     Handles::HasCome has_come;         // wakes this engine later if the answer is no
     std::vector<Observer*> observers;  // the observers that are there from the start; observers() adds later ones
     bool spin = false;
@@ -65,8 +66,6 @@ class Engine {
   Status start(Deadline deadline);
   Inbox& inbox() { return inbox_; }
   void wake() { board_.wake_word(board_.me()).post(); }
-  // True if the calling thread is an engine's. This is so in a callback of the program.
-  static bool runs_here();
   // A thread of the program is about to wait for the handle, whose tensors are in device memory. Any thread.
   void note_wait(HandleCell& handle) {
     if (handle.is_waited_for.exchange(true, std::memory_order_acq_rel) || Handles::is_done(handle)) return;

@@ -1,9 +1,7 @@
 #include "runtime/follower.hpp"
 
 #include <algorithm>
-#include <exception>
 
-#include "base/log.hpp"
 #include "base/panic.hpp"
 
 namespace hvd::runtime {
@@ -18,6 +16,7 @@ Follower::Follower(const Parts& parts)
       counters_(*parts.counters),
       outbox_(*parts.outbox),
       runner_(*parts.runner),
+      callbacks_(*parts.callbacks),
       slots_(static_cast<std::size_t>(parts.board->slots())) {
   auto sets = std::make_shared<ProcessSets>(world_.size());
   for (const std::vector<Rank>& ranks : *parts.sets) sets->add(ranks);
@@ -267,35 +266,16 @@ void Follower::settle(Operation& operation, const Error* error, Event end) {
   if (std::exchange(operation.precedes_join, false) && --preceding_join_ == 0) outbox_.send(JoinRequest{true});
   if (error == nullptr && operation.when_done) operation.when_done();
   HandleCell& handle = *operation.submission.handle;
+  const UseInCallback use{&handle, operation.submission.index};
   const Callback on_done = operation.extras.on_done;
   Handles::Outcome outcome{error, operation.entry->set, operation.scheduled ? operation.record : records_read_, {}};
   if (end.token != 0) outcome.end = {operation.signature.device, operation.extras.stream, end};
   operation.entry->in_flight.store(false, std::memory_order_release);
   operations_.release(operation);  // the operation may be gone after this
   handles_.note(handle, outcome);
-  if (on_done.tell != nullptr) tell(on_done, error, handle);
+  if (on_done.on_its_own_thread) return callbacks_.add(on_done, use, error);
+  if (on_done.tell != nullptr) call(on_done, use, error);
   handles_.count_down(handle);
-}
-
-namespace {
-thread_local const HandleCell* handle_of_callback = nullptr;
-}
-
-bool Follower::ends_with_callback(const HandleCell& cell) {
-  return handle_of_callback == &cell && Handles::is_last(cell);
-}
-
-void Follower::tell(const Callback& on_done, const Error* error, const HandleCell& cell) {
-  handle_of_callback = &cell;
-  try {
-    on_done.tell(on_done.function, on_done.context, error);
-  } catch (const std::exception& thrown) {
-    log::error("a callback on the completion of an operation threw an exception, which nobody can catch: " +
-               std::string(thrown.what()));
-  } catch (...) {
-    log::error("a callback on the completion of an operation threw an exception, which nobody can catch");
-  }
-  handle_of_callback = nullptr;
 }
 
 void Follower::end(std::span<const Submission> late, const Error& reason) {

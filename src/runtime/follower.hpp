@@ -17,6 +17,7 @@
 
 #include "base/world.hpp"
 #include "control/node_board.hpp"
+#include "runtime/callbacks.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/observer.hpp"
@@ -42,6 +43,7 @@ class Follower {
     Counters* counters = nullptr;
     Outbox* outbox = nullptr;
     Runner* runner = nullptr;
+    CallbackThread* callbacks = nullptr;
     const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
   };
   explicit Follower(const Parts& parts);
@@ -69,8 +71,6 @@ class Follower {
   // Called when the operation has ended for the host; `end` is its end on a device, if that comes later. Does not
   // announce its handle yet.
   void settle(Operation& operation, const Error* error, Event end = {});
-  // True during a callback of this thread after which the handle is done. A wait for it does not block there.
-  static bool ends_with_callback(const HandleCell& cell);
   // Settles all that is in flight with the reason, and so these submissions, which came too late.
   void end(std::span<const Submission> late, const Error& reason);
   // May be called on any thread. Returns the process sets as of the records that this rank has read.
@@ -100,7 +100,6 @@ class Follower {
   void change_sets(const std::function<void(ProcessSets&)>& change);
   std::vector<bool> members_on_my_node(const ProcessSet& set) const;
   void settle_by_name(OpNameView name, const Error* error);
-  static void tell(const Callback& on_done, const Error* error, const HandleCell& cell);
 
   const World& world_;
   const topology::Layout& layout_;
@@ -111,6 +110,7 @@ class Follower {
   Counters& counters_;
   Outbox& outbox_;
   Runner& runner_;
+  CallbackThread& callbacks_;
 
   mutable std::mutex sets_mutex_;
   std::shared_ptr<const ProcessSets> sets_;  // changed by the engine's thread

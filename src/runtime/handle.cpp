@@ -34,7 +34,8 @@ HandleCell* Handles::open(std::uint32_t operations) {
     cell = free_.back();
     free_.pop_back();
   }
-  cell->remaining = operations;
+  cell->remaining.store(operations, std::memory_order_relaxed);
+  cell->is_counted_by_two = false;
   cell->record = 0;
   cell->state.store(HandleCell::running, std::memory_order_release);
   return cell;
@@ -99,11 +100,21 @@ void Handles::note(HandleCell& cell, const Outcome& outcome) {
     cell.ends.push_back(outcome.end);
 }
 
-void Handles::count_down(HandleCell& cell) {
-  if (--cell.remaining > 0) return;
-  if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) != HandleCell::abandoned) return;
-  if (is_in_use(cell)) keep_until_ended(cell);
-  else recycle(cell);
+bool Handles::count_down(HandleCell& cell) {
+  if (cell.is_counted_by_two) {
+    if (cell.remaining.fetch_sub(1, std::memory_order_acq_rel) > 1) return false;
+  } else {  // the engine alone: no other processor has to see each step
+    const std::uint32_t left = cell.remaining.load(std::memory_order_relaxed) - 1;
+    cell.remaining.store(left, std::memory_order_relaxed);
+    if (left > 0) return false;
+  }
+  if (cell.state.exchange(HandleCell::done, std::memory_order_acq_rel) != HandleCell::abandoned) return false;
+  if (is_in_use(cell)) {
+    keep_until_ended(cell);
+    return true;
+  }
+  recycle(cell);
+  return false;
 }
 
 void Handles::keep_until_ended(HandleCell& cell) {

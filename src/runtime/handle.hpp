@@ -28,6 +28,7 @@ struct KeptResult {
   std::vector<std::int64_t> splits;  // rows that came from each member, by seat
   devices::Memory data;
   std::size_t bytes = 0;
+  bool is_of_program = false;  // the program gave the memory and owns it
 };
 
 // An operation on a device whose handle may be done before the operation has ended there.
@@ -50,9 +51,10 @@ struct HandleCell {
   bool is_on_device = false;               // the operations' tensors are in device memory
   std::atomic<bool> is_waited_for{false};  // a thread of the program waits, and the engine is told
   // The engine writes these while the handle is running. Callers read them when it is done.
-  std::uint32_t remaining = 0;   // operations that have not ended
-  std::uint64_t record = 0;      // the greatest record of the log that decided on an operation of `set`
-  std::unique_ptr<Error> error;  // the error of the first operation that failed
+  std::atomic<std::uint32_t> remaining{0};  // operations that have not ended
+  bool is_counted_by_two = false;           // also the thread for callbacks counts; written before the start
+  std::uint64_t record = 0;                 // the greatest record of the log that decided on an operation of `set`
+  std::unique_ptr<Error> error;             // the error of the first operation that failed
   std::vector<KeptResult> results;
   std::vector<EndOnDevice> ends;       // all different; empty if the operations have ended everywhere
   bool is_ordered = false;             // the streams of the starts wait for `ends`; written by callers
@@ -97,13 +99,15 @@ class Handles {
     std::uint64_t record = 0;
     EndOnDevice end;
   };
-  // Both are called when one operation of the handle is over: first note(), and after its callback count_down().
+  // Both are called when one operation of the handle is over: first note(), and after its callback count_down(), which
+  // the thread for callbacks calls for those that it has told.
   // announce() wakes the waiters, once for many handles.
   void note(HandleCell& cell, const Outcome& outcome);
-  void count_down(HandleCell& cell);
+  // count_down() is true if the engine has to look whether a device still uses the results.
+  bool count_down(HandleCell& cell);
   void announce() { completed_.post(); }
   // True if the handle is done as soon as the callback returns that is told of this operation.
-  static bool is_last(const HandleCell& cell) { return cell.remaining == 1; }
+  static bool is_last(const HandleCell& cell) { return cell.remaining.load(std::memory_order_acquire) == 1; }
 
   // Tells whether an end has come on its device, or will never come because the device has failed.
   using HasCome = std::function<bool(const EndOnDevice&)>;

@@ -23,11 +23,27 @@ namespace hvd::runtime {
 
 struct Operation;
 
-// The engine's thread calls `tell` when a use of an operation has ended. `tell` casts the caller's `function` to its
+// How a use of an operation has ended, and which one it is.
+struct Ended {
+  const Error* error = nullptr;
+  Handles::Number handle = 0;
+  std::uint32_t index = 0;  // among the operations of the handle
+};
+
+// What is called when a use of an operation has ended (runtime/callbacks). `tell` casts the caller's `function` to its
 // real type and calls it.
 struct Callback {
-  void (*tell)(void (*function)(), void* context, const Error* error) = nullptr;
+  void (*tell)(const Callback& callback, const Ended& ended) = nullptr;
   void (*function)() = nullptr;
+  void* context = nullptr;
+  void* owner = nullptr;           // the runtime, as the caller knows it
+  bool on_its_own_thread = false;  // on the thread for callbacks, not on the engine's
+};
+
+// The program's function that gives memory for a result whose size was not known. Null: the runtime allocates it. The
+// engine's thread calls it.
+struct Allocate {
+  void* (*function)(void* context, int dimensions, const std::int64_t* shape, std::size_t bytes) = nullptr;
   void* context = nullptr;
 };
 
@@ -41,9 +57,12 @@ struct Start {
   // returns.
   std::span<const std::int64_t> splits{};
   Callback on_done{};
+  Allocate allocate{};
   Stream stream{};  // the caller's stream, for tensors in device memory; the result is ordered on it
 
-  bool has_extras() const { return stream || on_done.tell != nullptr || !splits.empty(); }
+  bool has_extras() const {
+    return stream || on_done.tell != nullptr || allocate.function != nullptr || !splits.empty();
+  }
 };
 
 // A use that has been submitted. It is small, because its memory moves from the caller's core to the engine's core.
@@ -60,6 +79,7 @@ struct Submission {
 struct Extras {
   std::vector<std::int64_t> splits;
   Callback on_done;
+  Allocate allocate;
   Stream stream;
   Event ready;  // the point of that stream at which the operation was submitted
   Event rest;   // the end of what a batch that has failed left on its device; the engine writes it

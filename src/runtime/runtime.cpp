@@ -45,7 +45,8 @@ Runtime::Runtime(Parts parts)
       observers_(std::move(parts.observers)),
       local_device_(parts.placement ? parts.placement->gpu : -1),
       handles_([](void* table, Operation* operation) { static_cast<OperationTable*>(table)->release(*operation); },
-               &operations_, parts.most_handles) {
+               &operations_, parts.most_handles),
+      callbacks_(std::make_unique<CallbackThread>(handles_, [this] { engine_->wake(); })) {
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
                layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
   spin_ = cores_for_all(position_);
@@ -109,6 +110,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   engine.sets = std::move(sets);
   engine.operations = &runtime->operations_;
   engine.handles = &runtime->handles_;
+  engine.callbacks = runtime->callbacks_.get();
   engine.has_come = [raw = runtime.get(), wake = surroundings.wake](const EndOnDevice& end) {
     return raw->has_come(end, *wake);
   };
@@ -190,6 +192,7 @@ void Runtime::operator delete(Runtime* runtime, std::destroying_delete_t) {
 void Runtime::end() {
   finalize_watch_.reset();
   if (engine_) engine_->stop();
+  callbacks_->finish();
   timeline_.reset();
 }
 
@@ -301,9 +304,14 @@ Status Runtime::note_extras(const Start& start, Together& together) {
   operation.has_extras = start.has_extras();
   operation.extras.splits.assign(start.splits.begin(), start.splits.end());
   operation.extras.on_done = start.on_done;
+  operation.extras.allocate = start.allocate;
   operation.extras.stream = start.stream;
   operation.extras.ready = {};
   operation.extras.rest = {};
+  if (start.on_done.on_its_own_thread) {
+    together.has_callbacks_on_thread = true;
+    HVD_RETURN_IF_ERROR(callbacks_->start());
+  }
   if (!start.stream) return {};
   if (together.stream != start.stream) {
     auto ready = device(operation.signature.device)->record(start.stream);
@@ -381,6 +389,10 @@ Result<Handles::Number> Runtime::submit(std::span<const Start> starts, Handles::
   if (early != nullptr) *early = number;
   cell->set = starts.front().operation->entry->set;
   cell->is_on_device = together.first != nullptr && together.first->signature.device != DeviceKind::host;
+  if (together.has_callbacks_on_thread) {
+    cell->is_counted_by_two = true;
+    cell->results.resize(starts.size());  // a callback may read one while the engine adds the next
+  }
   for (const Start& start : starts)
     if (together.has_transients && start.operation->signature.transient) cell->transients.push_back(start.operation);
   Inbox::Pushed pushed = engine_->inbox().push(starts, *cell);

@@ -22,6 +22,7 @@
 #include "connections/thread_hub.hpp"
 #include "control/node_board.hpp"
 #include "devices/of_rank/devices.hpp"
+#include "runtime/callbacks.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handle.hpp"
 #include "runtime/node_memory.hpp"
@@ -64,6 +65,7 @@ class Runtime {
   // Ends the work of all ranks. Waits until this rank has agreed the end with the others.
   void stop() {
     engine_->stop();
+    callbacks_->finish();
     timeline_->stop();
   }
   ~Runtime();
@@ -103,7 +105,7 @@ class Runtime {
     return handles_.wait(cell, deadline, spin_);
   }
   // True if a wait for the handle does not block the calling thread.
-  static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || Follower::ends_with_callback(cell); }
+  static bool is_done(const HandleCell& cell) { return Handles::is_done(cell) || ends_with_callback(cell); }
   // What is queued on `stream` after this call runs after the operations have ended on their devices. Without a stream
   // of the program's choice the same holds for the streams of the handle's starts. The handle is done.
   Status order(HandleCell& cell, const std::optional<Stream>& stream = {});
@@ -126,7 +128,6 @@ class Runtime {
   Result<bool> has_device(DeviceKind kind, int set) const;
   // Returns null if this rank has no open device of the kind.
   devices::Device* device(DeviceKind kind) const { return devices_->find(kind); }
-  bool is_in_callback() const { return Engine::runs_here(); }
 
   // Collective over the world. Both functions block until this rank knows of the change. add_process_set() returns the
   // set's number.
@@ -161,6 +162,7 @@ class Runtime {
     Stream stream;                     // the last stream that was seen, and its position
     Event ready;
     bool has_transients = false;
+    bool has_callbacks_on_thread = false;
   };
   Status take(const Start& start, Together& together);
   Status note_extras(const Start& start, Together& together);
@@ -191,6 +193,7 @@ class Runtime {
   std::unique_ptr<control::NodeBoard> board_;
   transport::Surroundings surroundings_;
   std::unique_ptr<TeamMaker> teams_;
+  std::unique_ptr<CallbackThread> callbacks_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TimelineSwitch> timeline_;
   std::shared_ptr<void> finalize_watch_;

@@ -1,4 +1,5 @@
-// What a callback on completion (on_done) may call. Every function of horovod.h is called in one.
+// What a callback on completion (on_done, on_end) may call, on each thread that it may run on. Every function of
+// horovod.h is called in one.
 #include "api/callbacks.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "horovod.hpp"
@@ -48,21 +50,35 @@ hvd_op* prepare(hvd_runtime* runtime, const char* name, hvd_verb verb) {
   return op;
 }
 
-// Runs `action` in the callback of an operation, and waits until it has returned.
-void in_callback(hvd_runtime* runtime, std::function<void()> action) {
-  float data = 1;
-  hvd_op* op = prepare(runtime, "with a callback", HVD_ALLREDUCE);
-  hvd_start_arguments use = hvd_use_of(op, &data, &data);
-  use.context = &action;
-  use.on_done = [](void* context, hvd_status, const char*) { (*static_cast<std::function<void()>*>(context))(); };
-  hvd_handle handle = 0;
-  horovod::check(hvd_start(runtime, &use, 1, &handle));
-  ASSERT_EQ(hvd_wait(runtime, handle, patience_ms), HVD_OK) << hvd_last_error();
-  hvd_release(runtime, handle);
-  hvd_op_release(runtime, op);
+// Runs `action` in the first callback of two operations of one handle, and waits until it has returned. So the handle,
+// which the action gets, is not done meanwhile.
+void in_callback(hvd_runtime* runtime, std::function<void(hvd_handle)> action,
+                 hvd_callback_thread thread = HVD_ENGINE_THREAD) {
+  struct Context {
+    std::function<void(hvd_handle)> action;
+    hvd_handle handle = 0;
+  };
+  float data[] = {1, 1};
+  Context both{std::move(action), 0};
+  hvd_start_arguments uses[2];
+  for (int i = 0; i < 2; ++i) {
+    hvd_op* op = prepare(runtime, i == 0 ? "with a callback" : "with another one", HVD_ALLREDUCE);
+    uses[i] = hvd_use_of(op, &data[i], &data[i]);
+    uses[i].callback_thread = thread;
+    uses[i].context = &both;
+    uses[i].on_done = [](void* context, hvd_status, const char*) {
+      auto& it = *static_cast<Context*>(context);
+      if (const auto once = std::exchange(it.action, nullptr)) once(it.handle);
+    };
+  }
+  horovod::check(hvd_start(runtime, uses, 2, &both.handle));
+  ASSERT_EQ(hvd_wait(runtime, both.handle, patience_ms), HVD_OK) << hvd_last_error();
+  hvd_release(runtime, both.handle);
+  for (const hvd_start_arguments& use : uses) hvd_op_release(runtime, use.op);
 }
 
-// What the calls need. `done` and `running` are handles of one allgather and of one that the callback started.
+// What the calls need. `done` and `started` are handles of one allgather and of one that the callback has started,
+// `waiting` is the handle of the operation of the callback.
 struct Stage {
   explicit Stage(hvd_runtime* its_runtime) : runtime(its_runtime) {
     gather = prepare(runtime, "gathered", HVD_ALLGATHER);
@@ -82,7 +98,7 @@ struct Stage {
   hvd_op* gather = nullptr;
   void* memory = nullptr;
   float data = 1;
-  hvd_handle done = 0, running = 0;
+  hvd_handle done = 0, started = 0, waiting = 0;
 };
 
 // A call of every function. Those that return a status return it; the others return HVD_INVALID_ARGUMENT.
@@ -115,6 +131,13 @@ std::map<std::string, Call> calls() {
          world.struct_size = sizeof world;
          return hvd_get_world(it.runtime, &world);
        })},
+      {"hvd_enter", with([](Stage&) {
+         hvd_runtime* runtime = nullptr;
+         const hvd_status status = hvd_enter(&runtime, nullptr);
+         hvd_leave(runtime);
+         return status;
+       })},
+      {"hvd_leave", with([](Stage&) { hvd_leave(nullptr); })},
       {"hvd_mpi_built", with([](Stage&) { return hvd_mpi_built(); })},
       {"hvd_mpi_thread_level", with([](Stage& it) { return hvd_mpi_thread_level(it.runtime); })},
       {"hvd_local_device", with([](Stage& it) { return hvd_local_device(it.runtime); })},
@@ -138,11 +161,11 @@ std::map<std::string, Call> calls() {
       {"hvd_rows_of", with([](Stage&) { return hvd_rows_of(7, 0, 2); })},
       {"hvd_prepare", with([](Stage& it) { prepare(it.runtime, "gathered", HVD_ALLGATHER); })},
       {"hvd_op_release", with([](Stage& it) { hvd_op_release(it.runtime, it.gather); })},
-      {"hvd_start", with([](Stage& it) { it.running = it.start(); })},
-      {"hvd_poll", with([](Stage& it) { return hvd_poll(it.runtime, it.running); })},
-      {"hvd_wait", with([](Stage& it) { return hvd_wait(it.runtime, it.running, patience_ms); })},
-      {"hvd_wait_on", with([](Stage& it) { return hvd_wait_on(it.runtime, it.running, &it, patience_ms); })},
-      {"hvd_release", with([](Stage& it) { hvd_release(it.runtime, it.running); })},
+      {"hvd_start", with([](Stage& it) { it.started = it.start(); })},
+      {"hvd_poll", with([](Stage& it) { return hvd_poll(it.runtime, it.started); })},
+      {"hvd_wait", with([](Stage& it) { return hvd_wait(it.runtime, it.waiting, patience_ms); })},
+      {"hvd_wait_on", with([](Stage& it) { return hvd_wait_on(it.runtime, it.waiting, &it, patience_ms); })},
+      {"hvd_release", with([](Stage& it) { hvd_release(it.runtime, it.started); })},
       {"hvd_result_shape", with([](Stage& it) {
          int dimensions = 0;
          std::int64_t shape[HVD_MAX_DIMENSIONS];
@@ -232,12 +255,19 @@ TEST(Callbacks, read_in_the_header_which_functions_are_refused) {
   EXPECT_EQ(functions_in(text.substr(begin, text.find("*/", begin) - begin)), refused) << "in the order of the table";
 }
 
-TEST(Callbacks, refuse_what_waits_allow_all_else_and_the_job_goes_on) {
+class CallbacksOn : public ::testing::TestWithParam<hvd_callback_thread> {};
+INSTANTIATE_TEST_SUITE_P(Both, CallbacksOn, ::testing::Values(HVD_ENGINE_THREAD, HVD_CALLBACK_THREAD),
+                         [](const auto& thread) {
+                           return thread.param == HVD_ENGINE_THREAD ? "the_engines_thread" : "a_thread_of_their_own";
+                         });
+
+TEST_P(CallbacksOn, refuse_what_waits_allow_all_else_and_the_job_goes_on) {
   hvd_runtime* runtime = nullptr;
   horovod::check(hvd_init(&runtime));
   Stage stage(runtime);
   const std::map<std::string, Call> all = calls();
-  in_callback(runtime, [&] {
+  const auto call_all = [&](hvd_handle waiting) {
+    stage.waiting = waiting;
     for (const hvd::api::FunctionRow& row : hvd::api::functions) {
       const auto call = all.find(std::string(row.name));
       if (call == all.end()) {
@@ -254,7 +284,8 @@ TEST(Callbacks, refuse_what_waits_allow_all_else_and_the_job_goes_on) {
       }
     }
     EXPECT_EQ(hvd_wait(runtime, stage.done, patience_ms), HVD_OK) << "the handle is done";
-  });
+  };
+  in_callback(runtime, call_all, GetParam());
   EXPECT_EQ(hvd_is_running(runtime), 1);
   hvd_shared_free(runtime, stage.memory);
   hvd_shutdown(runtime);
@@ -266,7 +297,7 @@ TEST(Callbacks, hold_shared_memory_while_another_thread_waits_for_more) {
   void* memory = nullptr;
   horovod::check(hvd_shared_allocate(runtime, 100, &memory));
   std::jthread allocates;
-  in_callback(runtime, [&] {
+  in_callback(runtime, [&](hvd_handle) {
     const std::int64_t before = hvd_counter(runtime, "operations");
     allocates = std::jthread([&] {
       void* more = nullptr;
