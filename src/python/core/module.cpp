@@ -334,6 +334,7 @@ PyMethodDef functions[] = {
      "Waits until all of the handles are done, and returns True, or until only the other one is, and returns False."},
     {"take_result", take_result, METH_VARARGS,
      "take_result(handle, index, dtype) -> a DLPack capsule of the memory itself, once for each result"},
+    {"result_bytes", result_bytes, METH_VARARGS, "result_bytes(handle, index) -> a copy of a result of bytes"},
     {"received_splits", received_splits, METH_VARARGS,
      "received_splits(handle, index, size) -> the rows that came from each rank of the set"},
     {"process_set_ids", process_set_ids, METH_NOARGS, "process_set_ids() -> list, ascending"},

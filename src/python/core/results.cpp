@@ -82,6 +82,28 @@ PyObject* take_result(PyObject*, PyObject* arguments) {
   return capsule;
 }
 
+PyObject* result_bytes(PyObject*, PyObject* arguments) {
+  unsigned long long handle = 0;
+  Py_ssize_t index = 0;
+  if (!PyArg_ParseTuple(arguments, "Kn:result_bytes", &handle, &index)) return nullptr;
+  hvd_runtime* runtime = runtime_or_raise(internal_error());
+  if (runtime == nullptr) return nullptr;
+  const auto place = static_cast<std::size_t>(index);
+  int dimensions = 0;
+  std::int64_t shape[HVD_MAX_DIMENSIONS];
+  if (const hvd_status status = hvd_result_shape(runtime, handle, place, &dimensions, shape); status != HVD_OK)
+    return raise_refused(status);
+  std::int64_t bytes = 1;
+  for (int i = 0; i < dimensions; ++i) bytes *= shape[i];
+  PyObject* copy = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes));
+  if (copy == nullptr) return nullptr;
+  const hvd_status status =
+      hvd_result_copy(runtime, handle, place, PyBytes_AsString(copy), static_cast<std::size_t>(bytes));
+  if (status == HVD_OK) return copy;
+  Py_DecRef(copy);
+  return raise_refused(status);
+}
+
 PyObject* received_splits(PyObject*, PyObject* arguments) {
   unsigned long long handle = 0;
   Py_ssize_t index = 0, size = 0;

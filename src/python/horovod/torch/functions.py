@@ -1,13 +1,13 @@
 """Makes models, optimizers and objects equal on all ranks."""
 import collections
-import io
 import itertools
 
 import torch
 
+from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import global_process_set
 from horovod.torch._tensors import DTYPES
-from horovod.torch.mpi_ops import allgather, broadcast_, broadcast_async_, rank, synchronize
+from horovod.torch.mpi_ops import broadcast_async_, synchronize
 
 
 def broadcast_parameters(params, root_rank, process_set=global_process_set):
@@ -223,45 +223,3 @@ def _adopt(optimizer, parameters, described, root_rank, process_set):
             occurrences[key] += 1
     for finish in started:
         finish()
-
-
-# ---- objects ----------------------------------------------------------------------------------------------------
-
-
-def _to_bytes(obj):
-    import cloudpickle
-    stream = io.BytesIO()
-    cloudpickle.dump(obj, stream)
-    return torch.frombuffer(bytearray(stream.getbuffer()), dtype=torch.uint8)
-
-
-def _from_bytes(data):
-    import ctypes
-
-    import cloudpickle
-    return cloudpickle.loads(ctypes.string_at(data.data_ptr(), data.numel()))
-
-
-def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """Returns the root's object on every rank; the root gets its own object back. Other ranks may pass any object.
-
-    name: distinguishes several calls that are in flight.
-    """
-    name = name or "broadcast_object"
-    at_root = rank() == root_rank
-    data = _to_bytes(obj) if at_root else None
-    length = torch.tensor([data.numel() if at_root else 0], device="cpu")
-    broadcast_(length, root_rank, f"{name}.sz", process_set)
-    if not at_root:
-        data = torch.empty(int(length), dtype=torch.uint8, device="cpu")
-    broadcast_(data, root_rank, f"{name}.t", process_set)
-    return obj if at_root else _from_bytes(data)
-
-
-def allgather_object(obj, name=None, process_set=global_process_set):
-    """Returns the list of all ranks' objects, in the order of ranks."""
-    name = name or "allgather_object"
-    data = _to_bytes(obj)
-    lengths = allgather(torch.tensor([data.numel()], device="cpu"), f"{name}.sz", process_set)
-    everything = allgather(data, f"{name}.t", process_set)
-    return [_from_bytes(part) for part in torch.split(everything, lengths.tolist())]
