@@ -611,6 +611,13 @@ def a_checkpoint_of_another_gpu_than_the_current_one_is_whole():
                     model.weight.fill_(-1)
                 checkpointer.restore()
                 expect_equal(model.weight, torch.full((200, 300), float(step)), f"the weight of step {step}")
+            for ordinal, generator in enumerate(torch.cuda.default_generators):
+                generator.manual_seed(100 * RANK + ordinal)
+            before = torch.cuda.get_rng_state_all()
+            checkpointer.save(3)
+            torch.cuda.manual_seed_all(7)
+            checkpointer.restore()
+            assert all(map(torch.equal, torch.cuda.get_rng_state_all(), before)), "a GPU's random numbers are others"
     except NotImplementedError as lack:
         raise Skipped(str(lack)) from None
     finally:

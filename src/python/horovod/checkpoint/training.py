@@ -239,12 +239,21 @@ def random_state():
     """Returns the states of this process's generators: torch's, Python's, and NumPy's if it is loaded."""
     state = {"torch": torch.get_rng_state(), "python": list(random.getstate())}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
+        # The current GPU may have another number after the restart.
         state["cuda"] = torch.cuda.get_rng_state()
+        others = {str(ordinal): torch.cuda.get_rng_state(ordinal) for ordinal in _other_gpus()}
+        if others:
+            state["other_gpus"] = others
     if "numpy" in sys.modules:
         name, keys, position, has_gauss, gauss = sys.modules["numpy"].random.get_state(legacy=True)
         state["numpy"] = {"name": name, "keys": keys, "position": int(position), "has_gauss": int(has_gauss),
                           "gauss": float(gauss)}
     return state
+
+
+def _other_gpus():
+    """The GPUs that this process sees besides the current one."""
+    return [ordinal for ordinal in range(torch.cuda.device_count()) if ordinal != torch.cuda.current_device()]
 
 
 def set_random_state(state):
@@ -253,6 +262,10 @@ def set_random_state(state):
     random.setstate((version, tuple(words), gauss))
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
+        others = state.get("other_gpus", {})  # older checkpoints have none
+        for ordinal in _other_gpus():
+            if str(ordinal) in others:
+                torch.cuda.set_rng_state(others[str(ordinal)], ordinal)
     if "numpy" in state and "numpy" in sys.modules:
         numbers = state["numpy"]
         sys.modules["numpy"].random.set_state(
