@@ -17,8 +17,8 @@ using namespace rigs;
 // A device of the registry: made without a call of its library. Behind it is a late device.
 class Closed final : public devices::Device {
  public:
-  explicit Closed(std::shared_ptr<LateDevice> late, std::string why_not = "")
-      : Device(DeviceKind::cuda, -1), late_(std::move(late)), why_not_(std::move(why_not)) {}
+  explicit Closed(std::shared_ptr<LateDevice> late, std::string why_not = "", ErrorCode code = ErrorCode::system)
+      : Device(DeviceKind::cuda, -1), late_(std::move(late)), why_not_(std::move(why_not)), code_(code) {}
 
   Result<devices::Memory> allocate(std::size_t bytes, devices::Where where, Stream user) override {
     return opened().allocate(bytes, where, user);
@@ -35,7 +35,7 @@ class Closed final : public devices::Device {
 
  private:
   Status open_library(int) override {
-    if (!why_not_.empty()) return Error(ErrorCode::system, why_not_);
+    if (!why_not_.empty()) return Error(code_, why_not_);
     ++times_opened;
     return {};
   }
@@ -46,6 +46,7 @@ class Closed final : public devices::Device {
 
   const std::shared_ptr<LateDevice> late_;
   const std::string why_not_;
+  const ErrorCode code_;
 };
 
 topology::RankPlacement planned_on(int gpu) {
@@ -90,6 +91,22 @@ TEST(DeviceOfARank, is_opened_at_its_first_tensor_and_where_that_is) {
     EXPECT_EQ(closed->times_opened, 1);
     rig.runtime.reset();
     devices::finish(*rig.device, rig.stream);
+  });
+}
+
+TEST(DeviceOfARank, whose_driver_is_too_old_is_an_error_of_the_system) {
+  Ensemble ensemble(made_up_world({1}));
+  run_ranks(ensemble, [&](RankThread& thread) {
+    DeviceRig rig(ensemble, thread, false, false, [](Runtime::Parts& parts) {
+      auto late = std::static_pointer_cast<LateDevice>(parts.devices.front());
+      parts.devices = {std::make_shared<Closed>(std::move(late), "found 11.4, needed is 11.8", ErrorCode::unsupported)};
+    });
+    ASSERT_TRUE(rig.runtime);
+    const Status refused = rig.runtime->open_device(DeviceKind::cuda, 0, 0);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::system) << "the tensor is right";
+    expect_words(refused.error().message, {"needed is 11.8"});
+    rig.runtime.reset();
   });
 }
 

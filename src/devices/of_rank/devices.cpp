@@ -27,7 +27,11 @@ Result<Device*> Devices::open(DeviceKind kind, int ordinal) {
   if (device->ordinal() < 0) {
     std::lock_guard lock(mutex_);
     if (device->ordinal() < 0) {
-      HVD_RETURN_IF_ERROR(device->open(ordinal));
+      if (Status opened = device->open(ordinal); !opened) {
+        // Nothing is wrong with the tensor if the driver is too old or the GPU is.
+        if (opened.error().code == ErrorCode::unsupported) opened.error().code = ErrorCode::system;
+        return opened.error();
+      }
       if (planned_ >= 0 && planned_ != ordinal)
         log::warning("the first tensor of this rank is on " + describe(*device) + "; the rank was to use device " +
                      std::to_string(planned_) + ", and its processors are near to that one. hvd.local_device() " +
