@@ -1,5 +1,6 @@
 #pragma once
 // What the entry points share: the engine and the driver's objects over it.
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -106,7 +107,7 @@ class Double {
   std::map<const std::byte*, Arriving> arriving;
 
   int version;
-  bool is_started = false;
+  std::atomic<bool> is_started{false};  // threads may start it at the same time
   bool is_over = false;
 
  private:
