@@ -145,7 +145,8 @@ class _Agreement:
                 raise RuntimeError(
                     f"The scale of a GradScaler is {scale} on this rank and {other} on another, and gradients of both "
                     "scales were averaged. Give the scaler the same init_scale on all ranks, load its state on all of "
-                    "them or none, and call update() equally often on all.")
+                    "them or none, and call update() equally often on all. If ranks step optimizers of process sets that "
+                    "overlap, give each set a scaler of its own.")
             found = max(found, found_anywhere)
         if told:
             of_all_ranks = {torch.device("cpu"): torch.tensor(found, dtype=torch.float32, device="cpu")}
