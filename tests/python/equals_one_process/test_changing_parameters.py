@@ -447,6 +447,26 @@ def test_unused_in_the_first_steps(equals_one_process, touch):
     equals_one_process(train)
 
 
+def test_an_optimizer_that_is_unused_in_the_first_steps(equals_one_process):
+    """The script adds weight decay to the gradients that it finds. The zeros that are shown are none of these."""
+    def train(world):
+        model = world.network()
+        model.append(torch.nn.Linear(CLASSES, CLASSES))
+        optimizers = [world.wrap(torch.optim.SGD(part.parameters(), lr=0.1, momentum=0.9), part)
+                      for part in (model[:-1], model[-1])]
+        for index, (x, y) in enumerate(world.batches()):
+            model.zero_grad(set_to_none=False)
+            loss(model(x) if index > 2 else model[:-1](x), y).backward()
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.add_(parameter.detach(), alpha=0.1)
+            for optimizer in optimizers:
+                optimizer.step()
+        return model, optimizers
+
+    equals_one_process(train)
+
+
 @WAYS
 @OPTIMIZERS
 @pytest.mark.parametrize("clip", [False, True], ids=["", "after synchronize and clip"])

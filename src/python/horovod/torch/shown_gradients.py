@@ -18,8 +18,8 @@ def take_back_those_of(parameters):
 
 
 class ShownGradients:
-    """The zero gradients that a fresh optimizer shows. The first backward pass or step takes them back, so that the
-    optimizer makes no step with those that it has not computed."""
+    """The zero gradients that a fresh optimizer shows. The first backward pass, also one of another optimizer's
+    parameters, or the first step takes them back, so that the program finds none that no backward pass has computed."""
 
     def __init__(self):
         self._shown = []  # parameter, gradient, hook
@@ -31,7 +31,8 @@ class ShownGradients:
 
     def has_accumulated(self, tensor):
         """The hook. Called when a backward pass has added to the gradient of a parameter."""
-        self.take_back(tensor)
+        for shown in list(_all):
+            shown.take_back(tensor)
 
     def take_back_those_of(self, ids):
         if any(id(parameter) in ids for parameter, _, _ in self._shown):
