@@ -148,6 +148,22 @@ def test_gradients_of_an_optimizer_that_is_gone_go_too(hvd, rank):
     assert len(gradients_in_flight._waiting) <= before + 4
 
 
+def test_an_optimizer_that_goes_with_gradients_that_are_done_tells_nothing(hvd, rank, monkeypatch):
+    """On other ranks they may be in flight still, so that these would tell nothing, and this rank would wait."""
+    model = torch.nn.Linear(3, 2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    model.zero_grad()
+    handles = [gradient.handle for gradient in optimizer._distributed.gradients._all]
+    while not all(map(_ops.poll, handles)):
+        pass
+    told = []
+    monkeypatch.setattr(Presence, "tell", lambda *arguments: told.append(arguments))
+    del optimizer
+    gc.collect()
+    assert not told
+
+
 def test_a_group_that_will_not_be_complete_is_given_up_with_its_optimizer(hvd, rank):
     parameters = parameters_of(0, 0)
     optimizer = sgd(hvd, parameters, groups=1)

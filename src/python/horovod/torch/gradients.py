@@ -90,10 +90,10 @@ class Gradients(FollowedParameters, DroppedBatches):
         for gradient in self._all:
             gradient.unhook()
             gradient.leave_group()
+        self.is_closed = True  # from now on nothing is told: on another rank these may not be done yet
         abandoned.add([gradient for gradient in self._all if gradient.tensor is not None] + [self._presence])
         self._all, self._groups, self._parameters, self._unhooked = [], [], [], []
         self.submitted = 0
-        self.is_closed = True
 
     def begin_anew(self):
         """Runs after hvd.shutdown() and hvd.init(). Removes the gradients that were in flight, because they are only
