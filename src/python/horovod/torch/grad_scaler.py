@@ -145,8 +145,8 @@ class _Agreement:
                 raise RuntimeError(
                     f"The scale of a GradScaler is {scale} on this rank and {other} on another, and gradients of both "
                     "scales were averaged. Give the scaler the same init_scale on all ranks, load its state on all of "
-                    "them or none, and call update() equally often on all. If ranks step optimizers of process sets that "
-                    "overlap, give each set a scaler of its own.")
+                    "them or none, and call update() equally often on all. Give each process set its own scaler if "
+                    "ranks step optimizers of sets that overlap.")
             found = max(found, found_anywhere)
         if told:
             of_all_ranks = {torch.device("cpu"): torch.tensor(found, dtype=torch.float32, device="cpu")}
