@@ -74,6 +74,13 @@ TEST_F(OnDouble, a_context_knows_its_gpu) {
   EXPECT_EQ(context->facts().capability, 90);
 }
 
+TEST_F(OnDouble, a_context_on_a_part_of_a_gpu_has_the_name_of_the_part) {
+  hvd_double_make_part(1, "MIG-01234567-89ab-cdef-0123-456789abcdef");
+  const auto context = open(1);
+  EXPECT_EQ(context->facts().bus_id, "0000:a0:00.0");
+  EXPECT_EQ(context->facts().uuid, "MIG-01234567-89ab-cdef-0123-456789abcdef");
+}
+
 TEST_F(OnDouble, a_gpu_that_is_not_there_or_taken_is_an_error_that_tells_why) {
   EXPECT_TRUE(has(why_not(7), "this process sees 2 GPUs, and a tensor is on cuda device 7")) << why_not(7);
   hvd_double_set_mode(0, static_cast<int>(ComputeMode::exclusive_process), 1);

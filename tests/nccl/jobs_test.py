@@ -96,6 +96,14 @@ class Jobs(unittest.TestCase):
         self.goes_on("rank 0 .* and rank 1 .* are on one GPU", **shared)
         self.ends("HOROVOD_NCCL=1, but NCCL cannot be used .*are on one GPU", HOROVOD_NCCL=1, **shared)
 
+    def test_parts_of_a_GPU_that_two_ranks_have_are_staged_or_an_error_with_their_names(self):
+        uuid = "MIG-01234567-89ab-cdef-0123-456789abcde"
+        parts = {"CUDA_VISIBLE_DEVICES": uuid + "0", "NCCL_HOSTID": "same",
+                 "of_rank_1": f"CUDA_VISIBLE_DEVICES={uuid}1"}
+        words = f"rank 0 .* and rank 1 .* are on parts of one GPU .{uuid}0 and {uuid}1 at 0000:a0:00.0"
+        self.goes_on(words, **parts)
+        self.ends("HOROVOD_NCCL=1, but NCCL cannot be used .*" + words, HOROVOD_NCCL=1, **parts)
+
     def test_a_GPU_with_less_memory_makes_all_buffers_smaller_and_one_without_any_stages(self):
         large = {"HOROVOD_DEVICE_FUSION_THRESHOLD": 64 << 20}
         text = self.goes_on(of_rank_1=f"HVD_DOUBLE_MEMORY={24 << 20}", **large)

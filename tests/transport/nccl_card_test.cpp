@@ -104,5 +104,14 @@ TEST_F(NcclCards, name_ranks_on_one_gpu_unless_they_were_told_to_share_it) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(NcclCards, name_the_parts_of_a_gpu_that_ranks_have) {
+  for (std::size_t i = 0; i < cards.size(); ++i) cards[i].uuid = "MIG-" + std::to_string(i);
+  EXPECT_EQ(refusal(), "") << "of different GPUs";
+  cards[2].gpu = cards[0].gpu;
+  EXPECT_EQ(refusal(), describe(world, Rank{0}) + " and " + describe(world, Rank{2}) +
+                           " are on parts of one GPU (MIG-0 and MIG-2 at " + cards[0].gpu +
+                           "), which NCCL does not allow: start at most one rank for each GPU");
+}
+
 }  // namespace
 }  // namespace hvd::transport::over_nccl

@@ -6,9 +6,15 @@
 namespace hvd::cuda {
 namespace {
 
-std::string text_of(const Uuid& uuid) {
+// A part of a GPU (MIG) has a UUID of its own and the bus id of the whole. Only its name tells that it is one, such as
+// "NVIDIA H100 80GB HBM3 MIG 1g.10gb".
+bool is_part(const std::string& name) {
+  return name.find(" MIG ") != std::string::npos;
+}
+
+std::string text_of(const Uuid& uuid, bool of_part) {
   constexpr char digits[] = "0123456789abcdef";
-  std::string text = "GPU-";
+  std::string text = of_part ? "MIG-" : "GPU-";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += digits[uuid.bytes[i] / 16];
@@ -63,7 +69,7 @@ Status Context::learn_facts() {
   facts_.name = name.data();
   for (const char* letter = bus_id.data(); *letter != '\0'; ++letter)
     facts_.bus_id += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
-  facts_.uuid = text_of(uuid);
+  facts_.uuid = text_of(uuid, is_part(facts_.name));
   facts_.capability = 10 * major + minor;
   if (facts_.capability < 70)
     return Error(ErrorCode::unsupported, "cuda device " + std::to_string(ordinal_) + " is a " + facts_.name +

@@ -9,7 +9,7 @@
 namespace hvd::cuda {
 
 struct DeviceFacts {
-  std::string name, bus_id, uuid;  // bus id in lower case, "GPU-…"
+  std::string name, bus_id, uuid;  // bus id in lower case, "GPU-…", "MIG-…" of a part
   int multiprocessors = 1;
   int capability = 0;  // 90 for 9.0
 };

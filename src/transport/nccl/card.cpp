@@ -20,7 +20,7 @@ std::string text_of(std::int32_t version) {
 Buffer Card::encode() const {
   Buffer bytes;
   ByteWriter out(bytes);
-  for (const std::string* text : {&refusal, &machine, &gpu, &id}) out.put_string(*text);
+  for (const std::string* text : {&refusal, &machine, &gpu, &uuid, &id}) out.put_string(*text);
   out.put(version);
   out.put(shares_gpu);
   out.put(sets_nvls);
@@ -31,7 +31,7 @@ Buffer Card::encode() const {
 Result<Card> Card::decode(ConstBytes bytes) {
   Card card;
   ByteReader in(bytes);
-  for (std::string* text : {&card.refusal, &card.machine, &card.gpu, &card.id}) *text = in.get_string();
+  for (std::string* text : {&card.refusal, &card.machine, &card.gpu, &card.uuid, &card.id}) *text = in.get_string();
   card.version = in.get<std::int32_t>();
   card.shares_gpu = in.get<bool>();
   card.sets_nvls = in.get<bool>();
@@ -72,9 +72,14 @@ Agreement agree(const World& world, const Group& group, std::span<const Card> ca
     }
     const auto [other, is_first] = seats.try_emplace({card.machine, card.gpu}, seat);
     if (is_first || card.shares_gpu) continue;
-    agreement.refusal = who(other->second) + " and " + who(seat) + " are on one GPU (" + card.gpu +
-                        "), which NCCL does not allow: start at most one rank for each GPU, or set "
-                        "NCCL_MULTI_RANK_GPU_ENABLE=1 with NCCL 2.30 or later";
+    const std::string both = who(other->second) + " and " + who(seat);
+    const std::string& others = cards[other->second].uuid;
+    agreement.refusal = card.uuid == others
+                            ? both + " are on one GPU (" + card.uuid +
+                                  "), which NCCL does not allow: start at most one rank for each GPU, or set "
+                                  "NCCL_MULTI_RANK_GPU_ENABLE=1 with NCCL 2.30 or later"
+                            : both + " are on parts of one GPU (" + others + " and " + card.uuid + " at " + card.gpu +
+                                  "), which NCCL does not allow: start at most one rank for each GPU";
     return agreement;
   }
   return agreement;

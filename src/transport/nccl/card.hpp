@@ -17,7 +17,8 @@ struct Card {
   std::string refusal;            // why this rank cannot use NCCL; empty if it can
   std::int32_t version = 0;       // of NCCL, as it counts
   std::string machine;            // by which NCCL knows a host
-  std::string gpu;                // its UUID
+  std::string gpu;                // its bus id, by which NCCL finds ranks that share one
+  std::string uuid;               // of the GPU, or of the part of it (MIG) that this rank has
   bool shares_gpu = false;        // NCCL was told that ranks of a host may share a GPU
   bool sets_nvls = false;         // its user has decided where NVLS is used
   std::string id;                 // of the communicator; the seats that draws_id() names draw one

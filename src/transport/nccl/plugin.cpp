@@ -87,7 +87,8 @@ class CandidateOnGpu final : public Candidate {
     equipment_.library = *library;
     card_.version = (*library)->version;
     card_.machine = machine_of(environment);
-    card_.gpu = equipment_.issuer->context().facts().uuid;
+    card_.gpu = equipment_.issuer->context().facts().bus_id;
+    card_.uuid = equipment_.issuer->context().facts().uuid;
     card_.shares_gpu =
         (*library)->version >= 23000 && environment.get("NCCL_MULTI_RANK_GPU_ENABLE").value_or("0") == "1";
     card_.sets_nvls = environment.has("NCCL_NVLS_ENABLE");

@@ -203,6 +203,10 @@ HVD_CONTROL void hvd_double_set_mode(int device, int mode, int is_taken) {
   std::lock_guard lock(Double::it().mutex);
   Double::it().modes[device] = {mode, is_taken != 0};
 }
+HVD_CONTROL void hvd_double_make_part(int device, const char* uuid) {
+  std::lock_guard lock(Double::it().mutex);
+  Double::it().parts[device] = uuid;
+}
 HVD_CONTROL void hvd_double_set_version(int version) {
   Double::it().version = version;
 }

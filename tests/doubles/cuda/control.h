@@ -6,7 +6,8 @@
  *
  * What is asked of it before it starts, by variables: HVD_DOUBLE_DEVICES (2), HVD_DOUBLE_SEED (1), HVD_DOUBLE_DELAY (8;
  * work waits for up to so many turns of its stream), HVD_DOUBLE_DRIVER (12080; the version), HVD_DOUBLE_MEMORY (bytes
- * of each device), HVD_DOUBLE_REFUSE (ENTRY_POINT=CODE@CALLS: so many calls succeed, all later ones return this code).
+ * of each device), CUDA_VISIBLE_DEVICES (only if it is the UUID of a part, MIG-…: the part is then the only device),
+ * HVD_DOUBLE_REFUSE (ENTRY_POINT=CODE@CALLS: so many calls succeed, all later ones return this code).
  * A process that ends with findings that nobody has taken ends with the status 66; so does a forked child that calls
  * the driver.
  *
@@ -116,6 +117,8 @@ void hvd_double_set_memory(size_t bytes);
 /* The compute mode of a device, and whether another process has it. */
 void hvd_double_set_mode(int device, int mode, int is_taken);
 void hvd_double_set_version(int version);
+/* The device is a part of the first GPU (MIG), with a UUID of its own. */
+void hvd_double_make_part(int device, const char* uuid);
 /* As at the end of a process: all calls return CUDA_ERROR_DEINITIALIZED. */
 void hvd_double_end(void);
 

@@ -47,6 +47,13 @@ bool is_device(int device) {
   return device >= 0 && device < Double::it().device_count();
 }
 
+// The UUID of a part of the first GPU; null: the device is a GPU.
+const char* part(int device) {
+  std::lock_guard lock(Double::it().mutex);
+  const auto found = Double::it().parts.find(device);
+  return found != Double::it().parts.end() ? found->second.c_str() : nullptr;
+}
+
 }  // namespace
 }  // namespace hvd::doubles
 
@@ -92,7 +99,8 @@ HVD_EXPORT Code cuDeviceGet(DeviceNumber* device, int ordinal) {
 HVD_EXPORT Code cuDeviceGetName(char* name, int bytes, DeviceNumber device) {
   HVD_BEGIN(start);
   if (!is_device(device)) return Code::invalid_device;
-  std::snprintf(name, static_cast<std::size_t>(bytes), "Double of a GPU");
+  const bool is_part = hvd::doubles::part(device) != nullptr;
+  std::snprintf(name, static_cast<std::size_t>(bytes), "Double of a GPU%s", is_part ? " MIG 1g.10gb" : "");
   return Code::success;
 }
 HVD_EXPORT Code cuDeviceGetUuid_v2(Uuid* uuid, DeviceNumber device) {
@@ -100,12 +108,22 @@ HVD_EXPORT Code cuDeviceGetUuid_v2(Uuid* uuid, DeviceNumber device) {
   if (!is_device(device)) return Code::invalid_device;
   std::memset(uuid->bytes, 0xd0, sizeof uuid->bytes);
   uuid->bytes[15] = static_cast<unsigned char>(device);
+  if (const char* text = hvd::doubles::part(device); text != nullptr) {
+    std::size_t digits = 0;
+    for (const char* at = text + std::strlen("MIG-"); *at != '\0' && digits < 2 * sizeof uuid->bytes; ++at) {
+      if (*at == '-') continue;
+      const int digit = *at <= '9' ? *at - '0' : *at - 'a' + 10;
+      unsigned char& byte = uuid->bytes[digits++ / 2];
+      byte = static_cast<unsigned char>(byte << 4 | digit);
+    }
+  }
   return Code::success;
 }
 HVD_EXPORT Code cuDeviceGetPCIBusId(char* text, int bytes, DeviceNumber device) {
   HVD_BEGIN(start);
   if (!is_device(device)) return Code::invalid_device;
-  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02X:00.0", 0xa0 + device);
+  const int whole = hvd::doubles::part(device) != nullptr ? 0 : device;
+  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02X:00.0", 0xa0 + whole);
   return Code::success;
 }
 HVD_EXPORT Code cuDeviceGetAttribute(int* value, Attribute what, DeviceNumber device) {

@@ -61,7 +61,8 @@ Double& Double::it() {
 }
 
 Double::Double() : version(static_cast<int>(number_of("HVD_DOUBLE_DRIVER", 12080))) {
-  const auto devices = std::clamp<long long>(number_of("HVD_DOUBLE_DEVICES", 2), 0, most_devices);
+  find_parts();
+  const auto devices = parts.empty() ? std::clamp<long long>(number_of("HVD_DOUBLE_DEVICES", 2), 0, most_devices) : 1;
   contexts_.resize(static_cast<std::size_t>(devices));
   for (std::size_t i = 0; i < contexts_.size(); ++i) contexts_[i].device = static_cast<int>(i);
   most_bytes = static_cast<std::size_t>(number_of("HVD_DOUBLE_MEMORY", static_cast<long long>(most_bytes)));
@@ -74,6 +75,14 @@ Double::Double() : version(static_cast<int>(number_of("HVD_DOUBLE_DRIVER", 12080
   devices::cuda::memory_of_double = [](const void* address, std::size_t, devices::cuda::Access) -> void* {
     return testing::inner_address(address);
   };
+}
+
+// CUDA shows a process one part at most, that of the first UUID.
+void Double::find_parts() {
+  parts.clear();
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string first = list == nullptr ? "" : std::string(list).substr(0, std::string(list).find(','));
+  if (first.starts_with("MIG-")) parts[0] = first;
 }
 
 void Double::make_engine() {
@@ -182,6 +191,7 @@ void Double::reset() {
     failing_kernels.clear();
     refused_images.clear();
     modes.clear();
+    find_parts();
     arriving.clear();
     calls.clear();
     most_bytes = 0;

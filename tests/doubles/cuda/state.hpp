@@ -95,6 +95,7 @@ class Double {
   std::map<std::string, std::unique_ptr<cuda::FunctionOfDriver>> functions;
   std::map<int, Code> refused_images;  // by whether they are PTX
   std::map<int, std::pair<int, bool>> modes;
+  std::map<int, std::string> parts;  // the UUIDs of devices that are parts of the first GPU
   std::map<std::string, std::size_t> calls;
   std::map<std::string, Refusal> refusals;
   std::vector<std::pair<std::string, Refusal>> failing_kernels;
@@ -113,6 +114,7 @@ class Double {
  private:
   Double();
   void make_engine();
+  void find_parts();
 
   std::unique_ptr<Engine> engine_;
   std::atomic<Engine*> running_{nullptr};  // the same
