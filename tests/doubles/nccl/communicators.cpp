@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -201,7 +202,10 @@ HVD_EXPORT Code ncclGetUniqueId(UniqueId* id) {
   static std::atomic<int> count{0};
   std::memset(id->bytes, 0, sizeof id->bytes);
   // Tests beside this one look in /dev/shm for what hvd, horovod or pmix have left: the name has none of the words.
-  std::snprintf(id->bytes, sizeof id->bytes, "/dev/shm/nccl-double-%d-%d", ::getpid(), count++);
+  // The time is there because a killed job may have left the file of a process whose number is used again.
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  std::snprintf(id->bytes, sizeof id->bytes, "/dev/shm/nccl-double-%d-%d-%lld", ::getpid(), count++,
+                static_cast<long long>(now));
   return Code::success;
 }
 namespace {
