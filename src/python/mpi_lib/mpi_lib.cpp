@@ -1,5 +1,6 @@
-// horovod.torch.mpi_lib_v2: the C functions that other Python code calls through ctypes. Each calls the function of its
-// name in horovod.common.c_functions. ctypes has released the GIL, therefore each takes it first.
+// horovod.torch.mpi_lib_v2 and horovod.tensorflow.mpi_lib: the C functions that other Python code calls through ctypes.
+// Each calls the function of its name in horovod.common.c_functions. ctypes has released the GIL, therefore each takes
+// it first.
 #include "python/core/python_api.hpp"
 
 #include <cstdint>
@@ -172,9 +173,11 @@ HVD_API int horovod_process_set_ranks(int id, int* ranks) {
 
 }  // extern "C"
 
-PyMODINIT_FUNC PyInit_mpi_lib_v2() {
+namespace {
+
+PyObject* module_of(const char* name) {
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT,
-                                   "horovod.torch.mpi_lib_v2",
+                                   name,
                                    "C functions of Horovod, for ctypes.",
                                    -1,
                                    nullptr,
@@ -183,4 +186,14 @@ PyMODINIT_FUNC PyInit_mpi_lib_v2() {
                                    nullptr,
                                    nullptr};
   return PyModule_Create(&definition);
+}
+
+}  // namespace
+
+// Each copy of this library is imported under one of these names.
+PyMODINIT_FUNC PyInit_mpi_lib_v2() {
+  return module_of("horovod.torch.mpi_lib_v2");
+}
+PyMODINIT_FUNC PyInit_mpi_lib() {
+  return module_of("horovod.tensorflow.mpi_lib");
 }

@@ -1,0 +1,37 @@
+// What happens when TensorFlow loads this library.
+#include <exception>
+#include <string>
+
+#include "python/tensorflow/c_interface.hpp"
+#include "python/tensorflow/collectives.hpp"
+#include "python/tensorflow/facts.hpp"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+std::string& problem() {
+  static auto* text = new std::string;
+  return *text;
+}
+
+// TensorFlow notes the operations that are defined while it loads a library, so they must be defined here.
+[[gnu::constructor]] void load() {
+  try {
+    problem() = find_functions();
+    if (!problem().empty()) return;
+    register_collectives();
+    register_facts();
+  } catch (const std::exception& error) {
+    problem() = error.what();
+  }
+}
+
+}  // namespace
+
+}  // namespace hvd::tensorflow
+
+// Says why the operations are not there; empty if they are.
+extern "C" __attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {
+  return hvd::tensorflow::problem().c_str();
+}
