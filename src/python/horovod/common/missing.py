@@ -1,9 +1,11 @@
 """The names of Horovod that this version does not have. A program that uses one gets an error that says what to do."""
 
 _INSTEAD = {
-    "horovod.tensorflow": "Its binding is to come; horovod.torch is there",
-    "horovod.keras": "Its binding is to come; a Keras model on the torch backend can be trained by horovod.torch",
-    "horovod.mxnet": "Its binding is to come; horovod.torch is there",
+    "horovod.mxnet": "Its binding is to come; horovod.torch and horovod.tensorflow are there",
+    "horovod.tensorflow.elastic": "Write checkpoints, and start again from the last one when the hosts change",
+    "horovod.tensorflow.data": "Read the data on each rank, as by dataset.shard(hvd.size(), hvd.rank())",
+    "horovod.tensorflow.keras.elastic": "Write checkpoints, and start again from the last one when the hosts change",
+    "horovod.keras.elastic": "Write checkpoints, and start again from the last one when the hosts change",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.common.elastic": "Write checkpoints, and start again from the last one when the hosts change",

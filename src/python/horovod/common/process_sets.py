@@ -23,7 +23,8 @@ class ProcessSet:
 
     def __init__(self, ranks_or_comm):
         if _is_communicator(ranks_or_comm):
-            assert _basics is not None, "import horovod.torch before making a ProcessSet of a communicator"
+            assert _basics is not None, "import horovod.torch, or the package of your framework, before making a " \
+                                        "ProcessSet of a communicator"
             if not _basics.mpi_built():
                 raise ValueError("a ProcessSet of an mpi4py communicator needs Horovod's MPI plugin, which is not "
                                  "there; give the ranks' numbers instead")

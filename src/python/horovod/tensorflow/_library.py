@@ -1,0 +1,46 @@
+"""Loads the kernels into TensorFlow. This module imports nothing of Horovod's but the library that they need."""
+import ctypes
+import os
+
+import tensorflow as tf
+
+from horovod import _core  # noqa: F401  loads the library that the kernels are linked to
+
+_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_kernels.so")
+
+
+def _load():
+    """Returns the module with the functions of the operations."""
+    try:
+        operations = tf.load_op_library(_PATH)
+    except tf.errors.NotFoundError as error:
+        raise ImportError(f"horovod.tensorflow: TensorFlow {tf.__version__} cannot load the kernels: {error}") from None
+    problem = ctypes.CDLL(_PATH).horovod_tensorflow_problem
+    problem.restype = ctypes.c_char_p
+    text = problem().decode()
+    if text:
+        raise ImportError(f"horovod.tensorflow: {text} (TensorFlow {tf.__version__}, {os.path.dirname(tf.__file__)}). "
+                          "Supported is TensorFlow 2.13 and later")
+    return operations
+
+
+def _let_operations_overlap():
+    """In a tf.function TensorFlow lets stateful operations run one after another, and one alone fuses with nothing.
+    Ours may run in any order and must run; TensorFlow has a list of such operations. A release without the list runs
+    them one after another."""
+    try:
+        from tensorflow.python.framework import auto_control_deps
+        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset(OPERATIONS)
+    except (ImportError, AttributeError, TypeError):
+        pass
+
+
+OPERATIONS = (
+    "HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather", "HorovodGroupedAllgather", "HorovodBroadcast",
+    "HorovodAlltoall", "HorovodReducescatter", "HorovodGroupedReducescatter", "HorovodSize", "HorovodLocalSize",
+    "HorovodRank", "HorovodLocalRank", "HorovodProcessSetIncluded")
+
+operations = _load()
+_let_operations_overlap()
+for _fact in OPERATIONS[8:]:
+    tf.no_gradient(_fact)

@@ -1,0 +1,62 @@
+"""Gradients that are added up on this rank for several backward passes, and then reduced once."""
+import tensorflow as tf
+
+
+class LocalGradientAggregationHelper:
+    """For graphs of TensorFlow 1.
+
+    reduce: takes gradients and variables, and returns the reduced gradients.
+    """
+
+    def __init__(self, backward_passes_per_step, reduce, sparse_as_dense=False, average_aggregated_gradients=False,
+                 name="aggregation"):
+        if backward_passes_per_step <= 0:
+            raise ValueError(f"backward_passes_per_step is greater than 0, not {backward_passes_per_step}")
+        self.backward_passes_per_step = backward_passes_per_step
+        self.counter = None
+        self._reduce = reduce
+        self._sparse_as_dense = sparse_as_dense
+        self._average = average_aggregated_gradients
+        self._name = name
+        self._sums = {}  # number of the gradient -> tf.Variable
+        self._is_due = None
+
+    def compute_gradients(self, gradients, variables):
+        """Adds the gradients. Returns the sums, which are reduced in every `backward_passes_per_step`-th run."""
+        gradients = [self._dense(gradient) for gradient in gradients]
+        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        with tf.init_scope():
+            self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{self._name}_counter")
+            for i in there:
+                self._sums[i] = tf.Variable(tf.zeros(gradients[i].shape, gradients[i].dtype), trainable=False,
+                                            name=f"{self._name}_sum_{i}")
+        added = [self._sums[i].assign_add(gradients[i]) for i in there] + [self.counter.assign_add(1)]
+        with tf.control_dependencies(added):
+            self._is_due = tf.equal(self.counter.read_value() % self.backward_passes_per_step, 0)
+            sums = [self._sums[i].read_value() for i in there]
+        reduced = tf.cond(self._is_due, lambda: self._reduced(sums, [variables[i] for i in there]), lambda: sums)
+        results = list(gradients)
+        for i, gradient in zip(there, reduced if isinstance(reduced, (list, tuple)) else [reduced]):
+            results[i] = gradient
+        return results
+
+    def _dense(self, gradient):
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        if not self._sparse_as_dense:
+            raise ValueError("backward_passes_per_step > 1 needs sparse_as_dense=True for gradients that are "
+                             "tf.IndexedSlices")
+        return tf.convert_to_tensor(gradient)
+
+    def _reduced(self, sums, variables):
+        if self._average:
+            sums = [each / tf.cast(self.backward_passes_per_step, each.dtype) for each in sums]
+        return self._reduce(sums, variables)
+
+    def apply_gradients(self, apply):
+        """Returns an operation that runs apply() and clears the sums when the sums were reduced, else nothing."""
+        def applied():
+            with tf.control_dependencies([apply()]):
+                return tf.group(*[each.assign(tf.zeros_like(each)) for each in self._sums.values()])
+
+        return tf.cond(self._is_due, applied, tf.no_op)
