@@ -21,7 +21,7 @@ constexpr ErrorRow error_table[] = {
     {"HVD1008", "flag that has no use yet", "The flag belongs to a part of Horovod that this version does not have. Leave it out; docs/migration.md lists what is absent."},
     {"HVD1009", "job script that cannot be written", "`--jobscript` lacks something that the site demands, or a value does not fit it. The message names it."},
     {"HVD1010", "support bundle that cannot be written", "The archive's place cannot be written, or `tar` is not there. Name another file: `--support-bundle=FILE`."},
-    {"HVD1011", "build that cannot be had", "A variable of the environment asks the build for something that this version does not have, such as HOROVOD_WITH_TENSORFLOW=1 or HOROVOD_GPU_OPERATIONS=MPI, or is neither 0 nor 1. Unset it, or see docs/migration.md for what each variable does."},
+    {"HVD1011", "build that cannot be had", "A variable of the environment asks the build for something that this version does not have, such as HOROVOD_WITH_MXNET=1 or HOROVOD_GPU_OPERATIONS=MPI, or is neither 0 nor 1. Unset it, or see docs/migration.md for what each variable does."},
     {"HVD1012", "environment that cannot be staged", "The archive of `--stage` is not there, is no whole archive of tar, would be unpacked outside of its folder, holds no environment, or has no room on a node. The message names the node and says what was found; see docs/launching.md."},
     // Ends of ranks.
     {"HVD1201", "a rank failed", "A rank ended with a code other than 0, and the others were ended because of it. The cause is in what this rank wrote, often a traceback just above; what other ranks say is a consequence."},

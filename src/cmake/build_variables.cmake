@@ -23,7 +23,7 @@ endfunction()
 
 set(says_PYTORCH "one build serves every PyTorch; none is needed to build, and nothing is left out")
 set(says_GLOO "what Gloo stands for, meeting and communicating without an MPI, is part of every build")
-set(lacks_TENSORFLOW "this release has no binding for TensorFlow and Keras")
+set(says_TENSORFLOW "one build serves TensorFlow 2.13 and later; none is needed to build, and nothing is left out")
 set(lacks_MXNET "this release has no binding for MXNet")
 set(says_NVTX "ranges for NVIDIA's profilers are part of every build; HOROVOD_DISABLE_NVTX_RANGES=1 turns them off")
 foreach(part MPI GLOO TENSORFLOW PYTORCH MXNET NVTX)

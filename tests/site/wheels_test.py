@@ -81,7 +81,8 @@ class OfOneArchitecture:
     def test_every_plugin_is_inside_and_nothing_of_a_site(self):
         names = {file.name for file in wheel.objects(self.unpacked)}
         self.assertEqual(names, {f"libhorovod_{plugin}.so" for plugin in PLUGINS}
-                         | {"libhorovod.so.1", "_core.abi3.so", "mpi_lib_v2.abi3.so", "horovodrun"})
+                         | {"libhorovod.so.1", "_core.abi3.so", "mpi_lib_v2.abi3.so", "mpi_lib.abi3.so", "_kernels.so",
+                            "horovodrun"})
         self.assertEqual(list(self.unpacked.glob("horovod.libs")), [])
 
     def test_no_folder_of_the_builder_is_inside(self):

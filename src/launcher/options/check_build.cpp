@@ -19,7 +19,7 @@ namespace hvd::launcher {
 namespace {
 
 // The script runs in the Python of the user's programs. It tells whether the package horovod is there, and for which
-// frameworks our binding is there. It imports all bindings except that of PyTorch, because importing PyTorch takes
+// frameworks our binding is there. It does not import those of PyTorch and TensorFlow, because importing these takes
 // seconds.
 struct Python {
   std::string path;  // path of the program; empty: there is none
@@ -47,7 +47,7 @@ Python ask_python(const Environment& environment) {
       "for m in ('tensorflow', 'torch', 'mxnet'):\n"
       "    if not there(m) or not there('horovod.' + m): continue\n"
       "    try:\n"
-      "        if m != 'torch': importlib.import_module('horovod.' + m)\n"
+      "        if m == 'mxnet': importlib.import_module('horovod.' + m)\n"
       "    except Exception: continue\n"
       "    print(m, flush=True)\n"
       "import pathlib\n"

@@ -1,0 +1,164 @@
+"""The gradient of every collective."""
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+def gradient(run, function, value, weights):
+    """The gradient of sum(function(x) * weights) with respect to x."""
+    def compute(x):
+        if tf.executing_eagerly() or isinstance(tf.compat.v1.get_default_graph(), tf.__internal__.FuncGraph):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_sum(function(x) * weights)
+            return tape.gradient(y, x)
+        return tf.gradients(tf.reduce_sum(function(x) * weights), x)[0]
+
+    return run(compute, value)
+
+
+def test_allreduce(hvd, run, rank, size):
+    value = np.ones((2, 3))
+    for op, factor in ((hvd.Sum, size * (size + 1) / 2), (hvd.Average, (size + 1) / 2)):
+        found = gradient(run, lambda x, op=op: hvd.allreduce(x, op=op), value, rank + 1.0)
+        assert np.allclose(found, factor)
+        found = gradient(run, lambda x, op=op: sum(hvd.grouped_allreduce([x, 2 * x], op=op)), value, rank + 1.0)
+        assert np.allclose(found, 3 * factor)
+    found = gradient(run, lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5), value, 1.0)
+    assert np.allclose(found, 0.5 * size)
+
+
+def test_allgather_of_different_rows(hvd, run, rank, size):
+    weights = np.arange(sum(range(1, size + 1)), dtype=float)[:, None]
+    first = sum(range(1, rank + 1))
+    expected = np.repeat(weights[first:first + rank + 1], 2, 1)
+    assert np.allclose(gradient(run, hvd.allgather, np.ones((rank + 1, 2)), weights), expected)
+    found = gradient(run, lambda x: sum(hvd.grouped_allgather([x, 2 * x])), np.ones((rank + 1, 2)), weights)
+    assert np.allclose(found, 3 * expected)
+
+
+def test_broadcast_has_none_but_at_the_root(hvd, run, rank, size):
+    found = gradient(run, lambda x: hvd.broadcast(x, size - 1), np.ones(2), rank + 1.0)
+    assert np.allclose(found, (size + 1) / 2 if rank == size - 1 else 0)
+
+
+def test_alltoall_goes_back_where_it_came_from(hvd, run, rank, size):
+    splits = list(range(1, size + 1))
+    found = gradient(run, lambda x: hvd.alltoall(x, splits=splits)[0], np.ones((sum(splits), 2)), rank + 1.0)
+    assert np.allclose(found, np.repeat(np.arange(1.0, size + 1), splits)[:, None])
+    assert np.allclose(gradient(run, hvd.alltoall, np.ones(size), rank + 1.0), np.arange(1.0, size + 1))
+
+
+def test_reducescatter(hvd, run, rank, size):
+    rows = np.concatenate([np.full(len(part), each + 1.0)
+                           for each, part in enumerate(np.array_split(np.arange(size + 1), size))])
+    for op, factor in ((hvd.Sum, size), (hvd.Average, 1)):
+        found = gradient(run, lambda x, op=op: hvd.reducescatter(x, op=op), np.ones(size + 1), rank + 1.0)
+        assert np.allclose(found, factor * rows)
+        found = gradient(run, lambda x, op=op: sum(hvd.grouped_reducescatter([x, 2 * x], op=op)), np.ones(size + 1),
+                         rank + 1.0)
+        assert np.allclose(found, 3 * factor * rows)
+
+
+@pytest.fixture
+def recorded(rank):
+    """A function that records a loss of two variables and a table, and returns the tape, the loss and them."""
+    x, frozen, table = tf.Variable([rank + 1.0, 2.0]), tf.Variable(1.0), tf.Variable(tf.ones([5, 2]))
+
+    def record(persistent=False):
+        with tf.GradientTape(persistent=persistent) as tape:
+            loss = tf.reduce_sum(x * x) + tf.reduce_sum(tf.nn.embedding_lookup(table, [rank, rank + 1]))
+        return tape, loss, [x, frozen, table]
+
+    return record
+
+
+def expected_of(size):
+    table = np.zeros((5, 2))
+    for rank in range(size):
+        table[rank] += 1
+        table[rank + 1] += 1
+    return [size + 1.0, 4.0], table / size
+
+
+@pytest.mark.parametrize("arguments", [{}, {"sparse_as_dense": True}, {"groups": 1},
+                                       {"groups": 2, "sparse_as_dense": True},
+                                       {"gradient_predivide_factor": 2.0, "sparse_as_dense": True}],
+                         ids=lambda each: " ".join(each) or "plain")
+@pytest.mark.parametrize("mode", [lambda function: function, tf.function], ids=["at_once", "in_function"])
+def test_a_tape_averages_dense_and_sparse_gradients_and_keeps_none(hvd, size, recorded, mode, arguments):
+    @mode
+    def step():
+        tape, loss, sources = recorded()
+        distributed = hvd.DistributedGradientTape(tape, **arguments)
+        assert type(distributed).__name__ == "GradientTape" and isinstance(distributed, tf.GradientTape)
+        x, frozen, table = distributed.gradient(loss, sources)
+        assert frozen is None
+        assert isinstance(table, tf.IndexedSlices) is not arguments.get("sparse_as_dense", False)
+        return x, tf.convert_to_tensor(table)
+
+    for _ in range(2):
+        for found, expected in zip(step(), expected_of(size)):
+            assert np.allclose(found, expected)
+
+
+def test_a_tape_takes_groups_of_variables_and_single_sources(hvd, size, recorded):
+    tape, loss, (x, _, table) = recorded(persistent=True)
+    distributed = hvd.DistributedGradientTape(tape, groups=[[x, table]], sparse_as_dense=True)
+    first, second = distributed.gradient(loss, (x, table))
+    assert np.allclose(first, expected_of(size)[0]) and np.allclose(second, expected_of(size)[1])
+    assert np.allclose(distributed.gradient(loss, x), expected_of(size)[0])
+    assert np.allclose(distributed.gradient(loss, {"x": x}, use_generic_names=True)["x"], expected_of(size)[0])
+
+
+def test_local_sources_keep_their_own_gradients(hvd, rank, size, recorded):
+    for scale in (True, False):
+        tape, loss, (x, _, table) = recorded(persistent=True)
+        distributed = hvd.DistributedGradientTape(tape, sparse_as_dense=True, scale_local_gradients=scale)
+        distributed.register_local_source(x)
+        local, everyone = distributed.get_local_and_global_gradients(loss, [x, table])
+        assert local[0][0] is x and everyone[0][0] is table
+        assert np.allclose(local[0][1], np.array([2.0 * (rank + 1), 4.0]) / (size if scale else 1))
+        assert np.allclose(everyone[0][1], expected_of(size)[1])
+
+
+def test_a_partial_tape_leaves_layers_out(hvd, rank, size):
+    here, there = tf.keras.layers.Dense(1, use_bias=False), tf.keras.layers.Dense(1, use_bias=False)
+    x = tf.fill([1, 1], rank + 1.0)
+    here(x), there(x)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(here(x) + there(x))
+    tape = hvd.PartialDistributedGradientTape(tape, local_layers=here, scale_local_gradients=False)
+    first, second = tape.gradient(loss, [*here.trainable_weights, *there.trainable_weights])
+    assert np.allclose(first, rank + 1.0) and np.allclose(second, (size + 1) / 2)
+    with pytest.raises(ValueError, match="local_layers"):
+        hvd.PartialDistributedGradientTape(tf.GradientTape(), local_layers=[3])
+
+
+def test_arguments_of_a_tape_are_checked(hvd):
+    with pytest.raises(ValueError, match="gradient_predivide_factor"):
+        hvd.DistributedGradientTape(tf.GradientTape(), gradient_predivide_factor=2.0, op=hvd.Sum)
+    for groups in (-1, "two", 1.5, [1, 2]):
+        with pytest.raises(ValueError, match="groups"):
+            hvd.DistributedGradientTape(tf.GradientTape(), groups=groups)
+    with pytest.raises(ValueError, match="already"):
+        hvd.DistributedGradientTape(hvd.DistributedGradientTape(tf.GradientTape()))
+    with pytest.warns(DeprecationWarning, match="num_groups"):
+        hvd.DistributedGradientTape(tf.GradientTape(), num_groups=2)
+
+
+def test_synchronized_batch_normalization_is_that_of_the_whole_batch(hvd, rank, size):
+    whole = np.random.default_rng(5).normal(size=(4 * size, 3)).astype(np.float32)
+    ours, one = hvd.SyncBatchNormalization(), tf.keras.layers.BatchNormalization()
+    assert ours.name.startswith("sync_batch_normalization")
+    mine = tf.constant(whole[4 * rank:4 * rank + 4])
+    with tf.GradientTape() as tape:
+        tape.watch(mine)
+        output = ours(mine, training=True)
+        loss = tf.reduce_sum(output ** 3)
+    expected = one(whole, training=True)
+    assert np.allclose(output, expected[4 * rank:4 * rank + 4], atol=1e-4)
+    assert np.allclose(ours.moving_variance, one.moving_variance, atol=1e-5)
+    assert tape.gradient(loss, mine).shape == mine.shape
+    with pytest.raises(ValueError, match="fused"):
+        hvd.SyncBatchNormalization(fused=True)
