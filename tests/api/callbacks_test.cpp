@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "api/patience.hpp"
 #include "horovod.hpp"
 #include "multiprocess/allreduce_of.hpp"
 
 namespace {
 
 using hvd::api::InCallback;
-
-constexpr std::int64_t patience_ms = 100'000;
+using hvd::testing::patience_ms;
 
 std::string header() {
   std::ifstream file(HVD_SOURCE_DIR "/src/api/horovod.h");

@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "api/patience.hpp"
 #include "horovod.hpp"
 
 namespace {
 
-constexpr std::int64_t patience_ms = 100'000;
+using hvd::testing::patience_ms;
 
 hvd_op* prepare(hvd_runtime* runtime, const std::string& name, hvd_verb verb, hvd_dtype dtype = HVD_FLOAT32,
                 hvd_reduce_op reduce_op = HVD_SUM) {

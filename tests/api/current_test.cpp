@@ -8,12 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "api/patience.hpp"
 #include "horovod.hpp"
 #include "multiprocess/allreduce_of.hpp"
 
 namespace {
 
-constexpr std::int64_t patience_ms = 100'000;
+using hvd::testing::patience_ms;
 
 TEST(CurrentRuntime, is_there_between_init_and_shutdown_with_a_number_that_grows) {
   hvd_runtime* found = nullptr;
