@@ -321,15 +321,15 @@ class WrongCommandLines(LauncherTest):
 
     def test_tick_the_frameworks_whose_binding_is_there(self):
         with tempfile.TemporaryDirectory() as folder:
-            for module in ("tensorflow", "torch", "mxnet", "horovod", "horovod/torch"):
+            for module in ("tensorflow", "torch", "mxnet", "horovod", "horovod/torch", "horovod/tensorflow"):
                 os.makedirs(os.path.join(folder, module), exist_ok=True)
                 with open(os.path.join(folder, module, "__init__.py"), "w") as file:
                     file.write("" if module == "horovod" else "raise SystemExit('takes seconds')\n")
-            with open(os.path.join(folder, "horovod", "tensorflow.py"), "w") as file:
+            with open(os.path.join(folder, "horovod", "mxnet.py"), "w") as file:
                 file.write("raise ModuleNotFoundError('not part of this version')\n")
             os.symlink(sys.executable, os.path.join(folder, "python"))
             text = run("--check-build", PATH=folder, PYTHONPATH=folder).stdout
-            for line in ("[ ] TensorFlow", "[X] PyTorch", "[ ] MXNet"):
+            for line in ("[X] TensorFlow", "[X] PyTorch", "[ ] MXNet"):
                 self.assertIn(line, text)
             self.assertNotIn("has no package horovod", text)
             shutil.rmtree(os.path.join(folder, "horovod"))

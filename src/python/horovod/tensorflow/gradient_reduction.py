@@ -71,7 +71,7 @@ class GradientReduction:
         gradients, variables = list(gradients), list(variables)
         size = self.size()
         if size == 1:
-            return gradients
+            return [self._dense(gradient) for gradient in gradients]
         results = list(gradients)
         chosen = []
         for i, (gradient, variable) in enumerate(zip(gradients, variables)):
@@ -89,6 +89,10 @@ class GradientReduction:
         for i, reduced in zip(chosen, function([gradients[i] for i in chosen])):
             results[i] = reduced
         return results
+
+    def _dense(self, gradient):
+        is_sparse = isinstance(gradient, tf.IndexedSlices)
+        return tf.convert_to_tensor(gradient) if is_sparse and self._sparse_as_dense else gradient
 
     def _name_of(self, variable, i):
         try:
@@ -123,8 +127,7 @@ class GradientReduction:
         return found
 
     def _reduce_all(self, gradients, names, groups, ignore_name_scope):
-        if self._sparse_as_dense:
-            gradients = [tf.convert_to_tensor(each) for each in gradients]
+        gradients = [self._dense(each) for each in gradients]
         more = dict(self._devices, compression=self._compression, op=self.op, process_set=self.process_set,
                     ignore_name_scope=ignore_name_scope)
         results = [None] * len(gradients)
