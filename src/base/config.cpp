@@ -149,6 +149,7 @@ constexpr Row rows[] = {
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun is on other hosts; default: where it is on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_ELASTIC_RESET_LIMIT", count, "", "how often hvd.elastic.run begins again; then it ends the job; default: no limit"},
     {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 

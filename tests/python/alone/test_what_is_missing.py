@@ -15,9 +15,7 @@ from horovod.runner.util.threads import execute_function_multithreaded, in_threa
 
 
 @pytest.mark.parametrize("statement", [
-    "import horovod.mxnet", "import horovod.spark",
-    "import horovod.spark.torch", "import horovod.ray", "import horovod.torch.elastic",
-    "from horovod.torch import elastic", "from horovod.torch.elastic import run", "from horovod.common import elastic"])
+    "import horovod.mxnet", "import horovod.spark", "import horovod.spark.torch", "import horovod.ray"])
 def test_an_import_names_what_is_missing_and_what_to_do(statement):
     for _ in range(2):
         with pytest.raises(ImportError, match=r"horovod\.\S+ is not part of this version of Horovod yet\. .+\.$"):
@@ -27,12 +25,6 @@ def test_an_import_names_what_is_missing_and_what_to_do(statement):
 def test_frameworks_that_are_missing_are_not_available():
     assert util.extension_available("torch") and not util.extension_available("mxnet")
     assert util.extension_available("tensorflow") == (importlib.util.find_spec("tensorflow") is not None)
-
-
-def test_elastic_as_an_attribute():
-    assert not hasattr(horovod.torch, "elastic")
-    with pytest.raises(AttributeError, match="is not part of this version .* checkpoints"):
-        horovod.torch.elastic
 
 
 def test_run():
@@ -58,6 +50,13 @@ def test_what_is_meant_by_gloo_is_there():
                              "_handle_map HorovodAllreduce HorovodGroupedAllreduce HorovodAllgather "
                              "HorovodGroupedAllgather HorovodBroadcast HorovodAlltoall HorovodReducescatter "
                              "HorovodGroupedReducescatter",
+    "horovod.torch": "elastic",
+    "horovod.torch.elastic": "run TorchState ElasticSampler",
+    "horovod.torch.elastic.state": "TorchState StateHandler ModelStateHandler OptimizerStateHandler "
+                                   "SamplerStateHandler get_handler_registry set_handler_registry",
+    "horovod.torch.elastic.sampler": "ElasticSampler",
+    "horovod.common.elastic": "State ObjectState run_fn notification_manager",
+    "horovod.runner.elastic.worker": "HostUpdateResult WorkerNotificationManager",
     "horovod.common.util": "EXTENSIONS _cache split_list is_iterable",
 }.items())
 def test_names_that_others_import(module, names):

@@ -19,6 +19,8 @@ class HorovodBasics:
     Max = _core.MAX
     Product = _core.PRODUCT
 
+    members = None  # the processes of this job, if init() was given some
+
     def __init__(self, pkg_path=None, *args):
         """The arguments tell where the extension with the C functions is; see MPI_LIB_CTYPES."""
         self._extension = (pkg_path, *args)
@@ -55,6 +57,7 @@ class HorovodBasics:
             else:
                 begun = _ops.init(0, 0, list(comm) if comm else None, lists)
             if begun:
+                HorovodBasics.members = comm if is_communicator else list(comm) if comm else None
                 _ops.are_sets_dynamic = dynamic
                 _process_sets._begin_anew(comm if is_communicator else None)
         _process_sets._init_process_sets(sets)

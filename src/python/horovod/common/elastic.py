@@ -1,3 +1,228 @@
-from horovod.common.missing import not_here
+"""Elastic training: a state that is committed, and a loop that goes on from it after a failure.
 
-raise not_here(__name__)
+The loop begins again with the ranks that the job was started with. A rank that has ended is not replaced.
+"""
+import functools
+import queue
+import sys
+
+from horovod import _core, _ops
+from horovod.common import process_sets as _process_sets
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
+from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
+
+# After so many failures in a row, without a commit between, the loop gives up. The texts of the failures are not
+# compared, because they tell which rank was first.
+MOST_FAILURES_WITHOUT_COMMIT = 3
+
+notification_manager = WorkerNotificationManager()
+
+
+# ---- states -----------------------------------------------------------------------------------------------------
+
+
+class State:
+    """What a training goes on from. Subclasses say what save(), restore() and sync() do.
+
+    bcast_object: a function that returns rank 0's object on all ranks. get_rank: a function that returns this rank.
+    """
+
+    def __init__(self, bcast_object, get_rank):
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._host_messages = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks = []
+        self._saves = 0
+
+    def register_reset_callbacks(self, callbacks):
+        """These functions are called after each reset, in this order: to adapt the learning rate, for example."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self):
+        """The loop calls this when the ranks have begun again."""
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp, update_res):
+        """Tells that hosts have changed, from any thread. What rank 0 is told interrupts all ranks at their next
+        commit() or check_host_updates()."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self):
+        """Saves the state, which a restore goes back to, and looks for news about hosts. All ranks call it at the same
+        step."""
+        self.save()
+        self._saves += 1
+        self.check_host_updates()
+
+    def check_host_updates(self):
+        """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of a change. All ranks call it at the same
+        step."""
+        last, changes = self._last_updated_timestamp, HostUpdateResult.no_update
+        while True:
+            try:
+                timestamp, change = self._host_messages.get_nowait()
+            except queue.Empty:
+                break
+            if timestamp > last:
+                last = timestamp
+                changes |= change
+        before, last, changes = self._bcast_object((self._last_updated_timestamp, last, changes))
+        self._last_updated_timestamp = last
+        if last > before:
+            raise HostsUpdatedInterrupt(skip_sync=changes == HostUpdateResult.removed)
+
+    def save(self):
+        """Keeps a copy of the state in this process."""
+        raise NotImplementedError
+
+    def restore(self):
+        """Goes back to the copy."""
+        raise NotImplementedError
+
+    def sync(self):
+        """Makes the state equal on all ranks: to that of rank 0."""
+        raise NotImplementedError
+
+    def reset(self):
+        """Subclasses adapt here to other ranks, before the callbacks."""
+
+
+class ObjectState(State):
+    """A state of plain attributes. Values are kept by reference: to change one, assign another value.
+
+    kwargs: the attributes and their first values.
+    """
+
+    def __init__(self, bcast_object, get_rank, **kwargs):
+        self._saved_state = kwargs
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+
+    def save(self):
+        self._saves += 1
+        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+
+    def restore(self):
+        for name, value in self._saved_state.items():
+            setattr(self, name, value)
+
+    def sync(self):
+        """Takes over what rank 0 has saved."""
+        if self._saved_state:
+            self._saved_state = self._bcast_object(self._saved_state)
+            ObjectState.restore(self)
+
+
+# ---- the loop ---------------------------------------------------------------------------------------------------
+
+
+def run_fn(func, reset):
+    """Returns func(state, ...) made elastic. reset() lets the ranks begin again.
+
+    The first round, and a round after an update of hosts, begin with rank 0's state as it is. A round after a failure
+    begins with rank 0's last commit.
+    """
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        try:
+            return _rounds(func, reset, state, args, kwargs)
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper
+
+
+def _rounds(func, reset, state, args, kwargs):
+    resets = _Resets(state)
+    skip_sync = False
+    state.save()  # what the program has set since the state was made
+    while True:
+        try:
+            if resets.number > 0:
+                state.on_reset()
+            if not skip_sync:
+                state.sync()
+            return func(state, *args, **kwargs)
+        except HorovodInternalError as error:
+            resets.count_failure(error)
+            state.restore()
+            skip_sync = False
+        except HostsUpdatedInterrupt as update:
+            resets.count(update, "the hosts have changed")
+            state.save()  # the attributes as they are, like the rest of the state
+            skip_sync = update.skip_sync
+        try:
+            reset()
+        except HorovodInternalError as error:
+            raise HorovodInternalError(f"{error}\nThe ranks were to begin again because: {resets.why}") from error
+
+
+class _Resets:
+    """Counts the resets of one run, and ends it when another one is of no use."""
+
+    def __init__(self, state):
+        self.number, self.why = 0, ""
+        self._state = state
+        self._saves, self._failures = None, 0  # the saves before the last failure, and the failures since
+        limit = _ops.setting("HOROVOD_ELASTIC_RESET_LIMIT")
+        self._limit = int(limit) if limit else None
+
+    def count(self, cause, why):
+        if self.number == self._limit:
+            raise RuntimeError(RESET_LIMIT_EXCEEDED_MESSAGE.format(self._limit)) from cause
+        self.number, self.why = self.number + 1, why
+        if not _core.has_place() or _core.world()[0] == 0:
+            first_line = why.partition("\n")[0]
+            print(f"Horovod: training begins again, reset {self.number}: {first_line}", file=sys.stderr, flush=True)
+
+    def count_failure(self, error):
+        saves = getattr(self._state, "_saves", 0)
+        self._failures = self._failures + 1 if saves == self._saves else 1
+        self._saves = saves
+        if self._failures == MOST_FAILURES_WITHOUT_COMMIT:
+            raise HorovodInternalError(f"hvd.elastic.run: {self._failures} failures in a row, without a commit "
+                                       f"between. The last one: {error}") from error
+        self.count(error, str(error))
+
+
+# ---- beginning again --------------------------------------------------------------------------------------------
+
+
+def check_members(basics):
+    """Raises ValueError in a job that this process cannot begin again by itself."""
+    if not basics.is_initialized():
+        raise ValueError("hvd.elastic.run: Horovod has not been initialized; use hvd.init().")
+    if basics.members is not None:
+        raise ValueError("hvd.elastic.run: expected ranks that can begin again by themselves, found a job of "
+                         "hvd.init(comm=...): call hvd.init() without comm, or train without hvd.elastic.run and go on "
+                         "from checkpoints")
+
+
+def begin_again(basics):
+    """hvd.shutdown() and hvd.init(), with the process sets that there are."""
+    sets = _sets_of_this_job(basics)
+    basics.shutdown()
+    try:
+        basics.init(process_sets=sets)
+    except (ValueError, HorovodInternalError) as error:
+        raise HorovodInternalError(
+            f"hvd.elastic.run: the ranks could not begin again: {error}\n"
+            "A rank that has ended is not replaced in this version of Horovod. Start the job again and let it go on "
+            "from its last checkpoint (hvd.checkpoint.Checkpointer)") from error
+
+
+def _sets_of_this_job(basics):
+    try:
+        found = basics._get_process_set_ids_and_ranks()
+    except (ValueError, RuntimeError):
+        return None  # the program has called hvd.shutdown()
+    known = {each.process_set_id: each for each in _process_sets._registered}
+    return [known.get(number) or _process_sets.ProcessSet(ranks) for number, ranks in sorted(found.items()) if number]

@@ -8,9 +8,6 @@ _INSTEAD = {
     "horovod.keras.elastic": "Write checkpoints, and start again from the last one when the hosts change",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
-    "horovod.common.elastic": "Write checkpoints, and start again from the last one when the hosts change",
-    "horovod.torch.elastic": "Write checkpoints, without hvd.elastic.run, and start again from the last one when the "
-                             "hosts change",
     "horovod.run": "Put the function into a program and start that: horovodrun -np 4 python program.py"}
 
 

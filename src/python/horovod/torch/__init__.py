@@ -1,8 +1,8 @@
 """Horovod for PyTorch: `import horovod.torch as hvd`."""
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
+from horovod.torch import elastic
 from horovod.torch._data_workers import shelter_workers
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
@@ -21,7 +21,7 @@ from horovod.torch.sync_batch_norm import SyncBatchNorm
 shelter_workers()
 del shelter_workers
 
-__all__ = [name for name in dir() if not name.startswith("_") and name != "text_about"]
+__all__ = [name for name in dir() if not name.startswith("_")]
 
 
 def _check_has_gpu():
@@ -33,6 +33,4 @@ def __getattr__(name):
     if name == "checkpoint":
         import horovod.checkpoint
         return horovod.checkpoint
-    if name == "elastic":
-        raise AttributeError(text_about("horovod.torch.elastic"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,41 @@
+"""How the states of a rank learn that the hosts of an elastic job have changed."""
+import enum
+import threading
+
+
+class HostUpdateResult(enum.IntFlag):
+    """What has happened to the hosts."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = removed | added
+
+
+class WorkerNotificationManager:
+    """Passes news about hosts on to the states that train. There is one for each process.
+
+    No launcher of this version sends such news. A program that has them calls handle_hosts_updated() on rank 0.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._listeners = []
+
+    def init(self, rendezvous_addr=None, rendezvous_port=None, nic=None, hostname=None, local_rank=None):
+        """Does nothing, because no launcher of this version has news."""
+
+    def register_listener(self, listener):
+        with self._lock:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener):
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+    def handle_hosts_updated(self, timestamp, update_res):
+        """timestamp: when the hosts changed. update_res: a HostUpdateResult."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for each in listeners:
+            each.on_hosts_updated(timestamp, update_res)

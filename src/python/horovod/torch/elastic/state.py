@@ -1,0 +1,156 @@
+"""The state of a training with torch."""
+import copy
+
+import torch
+
+from horovod.common.elastic import ObjectState
+from horovod.torch._job import is_initialized, rank
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+
+
+class StateHandler:
+    """How a value of a TorchState is saved, restored and made equal on all ranks."""
+
+    def __init__(self, value):
+        self.value = value
+        self.save()
+
+    def save(self):
+        raise NotImplementedError
+
+    def restore(self):
+        raise NotImplementedError
+
+    def sync(self):
+        raise NotImplementedError
+
+    def set_value(self, value):
+        self.value = value
+        self.save()
+
+
+class StateDictHandler(StateHandler):
+    """Of values with state_dict() and load_state_dict(): schedulers of learning rates, gradient scalers, …"""
+
+    def save(self):
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self):
+        # A copy, because some values keep the tensors of what they load, and change them later.
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self):
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), name="elastic.state_dict"))
+
+
+class ModelStateHandler(StateDictHandler):
+    def sync(self):
+        state = self.value.state_dict()
+        broadcast_parameters(state, root_rank=0)
+        others = {name: value for name, value in state.items() if not isinstance(value, torch.Tensor)}
+        if others:  # of modules with get_extra_state()
+            self.value.load_state_dict({**state, **broadcast_object(others, name="elastic.extra_state")})
+
+
+class OptimizerStateHandler(StateDictHandler):
+    def sync(self):
+        broadcast_optimizer_state(self.value, root_rank=0)
+
+
+class SamplerStateHandler(StateDictHandler):
+    pass
+
+
+_handler_registry = [(torch.nn.Module, ModelStateHandler), (torch.optim.Optimizer, OptimizerStateHandler),
+                     (ElasticSampler, SamplerStateHandler)]
+
+
+def get_handler_registry():
+    """Returns a list of pairs: a type, and the StateHandler of its values. The first that fits counts."""
+    return _handler_registry
+
+
+def set_handler_registry(registry):
+    global _handler_registry
+    _handler_registry = registry
+
+
+def _from_rank_0(obj):
+    """In a process that has not called hvd.init() a state can be committed and restored, too."""
+    return broadcast_object(obj, name="elastic.state") if is_initialized() else obj
+
+
+def _handler_class(value):
+    for kind, handler in _handler_registry:
+        if isinstance(value, kind):
+            return handler
+    has_state = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+    return StateDictHandler if has_state and not isinstance(value, type) else None
+
+
+class TorchState(ObjectState):
+    """The state of a training: a model, an optimizer, and anything else by its name.
+
+        state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, batch=0)
+
+    Models, optimizers, samplers and other values with a state_dict() are saved as copies; other values are kept by
+    reference. An attribute may be assigned another value. Attributes that are not named here are not part of the state.
+    """
+
+    def __init__(self, model=None, optimizer=None, **kwargs):
+        kwargs.update(model=model, optimizer=optimizer)
+        classes = {name: _handler_class(value) for name, value in kwargs.items()}
+        self._handlers = {}
+        self._is_restored = False
+        super().__init__(bcast_object=_from_rank_0, get_rank=rank,
+                         **{name: value for name, value in kwargs.items() if classes[name] is None})
+        for name, handler in classes.items():
+            if handler is not None:
+                self._handle(name, handler(kwargs[name]))
+
+    def _handle(self, name, handler):
+        self._handlers[name] = handler
+        self._saved_state.pop(name, None)
+        object.__setattr__(self, name, handler.value)
+
+    def __setattr__(self, name, value):
+        if name in self.__dict__.get("_handlers", ()) or name in self.__dict__.get("_saved_state", ()):
+            handler = _handler_class(value)
+            if handler is not None and type(self._handlers.get(name)) is not handler:
+                return self._handle(name, handler(value))
+            if name in self._handlers:
+                self._handlers[name].set_value(value)
+        object.__setattr__(self, name, value)
+
+    def save(self):
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+        self._is_restored = False
+
+    def restore(self):
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+        self._is_restored = True
+
+    def sync(self):
+        """Takes over the state of rank 0, which a restore goes back to from now on."""
+        for _, handler in sorted(self._handlers.items()):
+            handler.sync()
+            handler.save()
+        super().sync()
+
+    def reset(self):
+        for handler in self._handlers.values():
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.reset()  # also where no sync follows
+        if self._is_restored:
+            self._forget_gradients()
+
+    def _forget_gradients(self):
+        """After a restore the gradients are of a step that is made once more."""
+        for handler in self._handlers.values():
+            if isinstance(handler.value, (torch.nn.Module, torch.optim.Optimizer)):
+                handler.value.zero_grad(set_to_none=True)

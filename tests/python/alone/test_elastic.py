@@ -1,0 +1,368 @@
+"""hvd.elastic in a process without others: what is saved, what a round begins with, and when the loop gives up."""
+import math
+import random
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+from horovod.common import elastic
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
+from horovod.runner.elastic.worker import HostUpdateResult
+from horovod.torch.elastic import sampler as sampler_module
+from horovod.torch.elastic import state as state_module
+from horovod.torch.elastic.state import StateHandler, TorchState, get_handler_registry, set_handler_registry
+
+
+@pytest.fixture
+def job():
+    hvd.init()
+    yield
+    hvd.shutdown()
+
+
+def object_state(**values):
+    return elastic.ObjectState(bcast_object=lambda thing, **_: thing, get_rank=lambda: 0, **values)
+
+
+def trained(steps=1, **options):
+    """A model and its optimizer after some steps."""
+    torch.manual_seed(3)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, **options)
+    step(model, optimizer, steps)
+    return model, optimizer
+
+
+def step(model, optimizer, steps=1):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(4, 3)).square().sum().backward()
+        optimizer.step()
+
+
+def values_of(model, optimizer):
+    state = [entry for parameter in model.parameters() for entry in optimizer.state.get(parameter, {}).values()]
+    return [tensor.clone() for tensor in [*model.state_dict().values(), *state]]
+
+
+def are_equal(left, right):
+    return len(left) == len(right) and all(map(torch.equal, left, right))
+
+
+# ---- the loop ---------------------------------------------------------------------------------------------------
+
+
+def rounds_of(state, events, reset=lambda: None):
+    """Runs a training of which each round raises the next event. Returns the epochs with which the rounds began."""
+    began = []
+
+    def train(state):
+        began.append(state.epoch)
+        event = next(events, None)
+        state.epoch += 10
+        if isinstance(event, str):
+            raise HorovodInternalError(event)
+        if event is not None:
+            raise event
+        return "done"
+
+    assert elastic.run_fn(train, reset)(state) == "done"
+    return began
+
+
+def test_a_failure_goes_back_and_an_update_goes_on():
+    """Also what was set after the state was made, and what was not committed before the update."""
+    state = object_state(epoch=0)
+    state.epoch = 1
+    assert rounds_of(state, iter(["lost", HostsUpdatedInterrupt(), HostsUpdatedInterrupt(skip_sync=True)])) == [
+        1, 1, 11, 21]
+
+
+def test_a_failure_after_an_update_does_not_go_back_behind_it():
+    assert rounds_of(object_state(epoch=0), iter([HostsUpdatedInterrupt(), "lost"])) == [0, 10, 10]
+
+
+def test_a_failure_of_the_synchronisation_is_one_like_others():
+    state = object_state(epoch=5)
+    failures, sync = [HorovodInternalError("in the broadcast")], state.sync
+
+    def fail_once():
+        if failures:
+            raise failures.pop()
+        sync()
+
+    state.sync = fail_once
+    assert rounds_of(state, iter([])) == [5]
+
+
+def test_three_failures_without_a_commit_between_end_the_loop(capfd):
+    with pytest.raises(HorovodInternalError, match="3 failures in a row, without a commit between.* the shapes differ"):
+        rounds_of(object_state(epoch=0), iter(["a mismatch", "a mismatch", "the shapes differ"]))
+    assert capfd.readouterr().err.count("training begins again") == 2
+    assert len(rounds_of(object_state(epoch=0), iter(["one", "two", HostsUpdatedInterrupt()] * 3))) == 10
+
+
+def test_commits_between_failures_keep_the_loop_going():
+    state, rounds = object_state(epoch=0), []
+
+    @(lambda train: elastic.run_fn(train, lambda: None))
+    def train(state):
+        rounds.append(state.epoch)
+        if state.epoch < 5:
+            state.epoch += 1
+            state.commit()
+            raise HorovodInternalError("again")
+
+    train(state)
+    assert rounds == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_the_limit_of_resets(monkeypatch, limit):
+    monkeypatch.setenv("HOROVOD_ELASTIC_RESET_LIMIT", str(limit))
+    events = [HostsUpdatedInterrupt() if number % 2 else f"failure {number}" for number in range(limit + 1)]
+    assert len(rounds_of(object_state(epoch=0), iter(events[:limit]))) == limit + 1
+    with pytest.raises(RuntimeError) as found:
+        rounds_of(object_state(epoch=0), iter(events))
+    assert str(found.value) == RESET_LIMIT_EXCEEDED_MESSAGE.format(limit)
+
+
+def test_a_listener_hears_of_hosts_while_it_trains():
+    state = object_state(epoch=0)
+
+    @(lambda train: elastic.run_fn(train, lambda: None))
+    def train(state):
+        if state.epoch == 0:
+            state.epoch = 1
+            elastic.notification_manager.handle_hosts_updated(7, HostUpdateResult.added)
+            state.commit()
+
+    train(state)
+    assert state.epoch == 1 and state._last_updated_timestamp == 7
+    elastic.notification_manager.handle_hosts_updated(8, HostUpdateResult.added)
+    state.commit()
+
+
+def test_a_job_of_one_rank_begins_again(job):
+    state, failures, called = TorchState(epoch=0), ["lost"], []
+    state.register_reset_callbacks([lambda: called.append(hvd.size())])
+
+    @hvd.elastic.run
+    def train(state):
+        """What it is for."""
+        state.epoch += 1
+        if failures:
+            raise HorovodInternalError(failures.pop())
+        return hvd.allreduce(torch.ones(2), name="anew")
+
+    assert train.__name__ == "train" and train.__doc__ == "What it is for."
+    assert torch.equal(train(state), torch.ones(2)) and called == [1] and state.epoch == 1
+
+
+def test_a_program_without_a_job_is_told_so():
+    with pytest.raises(ValueError, match="use hvd.init()"):
+        hvd.elastic.run(lambda state: None)(TorchState(epoch=0))
+
+
+def test_a_job_of_chosen_processes_is_refused():
+    hvd.init(comm=[0])
+    try:
+        with pytest.raises(ValueError, match=r"found a job of hvd.init\(comm=...\)"):
+            hvd.elastic.run(lambda state: None)(TorchState(epoch=0))
+    finally:
+        hvd.shutdown()
+    hvd.init()
+    hvd.elastic.run(lambda state: None)(TorchState(epoch=0))
+    hvd.shutdown()
+
+
+def test_ranks_that_do_not_meet_again_are_told_what_to_do(job, monkeypatch):
+    def not_met(*_, **__):
+        raise ValueError("rank 1 was killed; another process cannot take its place")
+
+    state = TorchState(epoch=0)
+    monkeypatch.setattr(hvd._job._basics, "init", not_met)
+
+    @hvd.elastic.run
+    def train(state):
+        raise HorovodInternalError("a rank is lost")
+
+    with pytest.raises(HorovodInternalError,
+                       match=r"(?s)rank 1 was killed.*is not replaced.*Start the job again.*because: a rank is lost"):
+        train(state)
+
+
+# ---- states of torch --------------------------------------------------------------------------------------------
+
+
+def test_a_restore_gives_back_model_optimizer_and_attributes_every_time(job):
+    model, optimizer = trained()
+    state = TorchState(model, optimizer, epoch=1, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1))
+    before = values_of(model, optimizer)
+    for _ in range(2):  # what a restore has loaded must not change when the training goes on
+        step(model, optimizer, 2)
+        state.epoch, optimizer.param_groups[0]["lr"] = 9, 0.7
+        state.scheduler.last_epoch = 4
+        assert not are_equal(values_of(model, optimizer), before)
+        state.restore()
+        assert are_equal(values_of(model, optimizer), before)
+        assert (state.epoch, optimizer.param_groups[0]["lr"], state.scheduler.last_epoch) == (1, 0.1, 0)
+
+
+def test_a_sync_is_what_the_next_restore_goes_back_to(job):
+    model, optimizer = trained()
+    state = TorchState(model, optimizer, sampler=hvd.elastic.ElasticSampler(range(8)))
+    step(model, optimizer)
+    state.sampler.record_batch(0, 2)
+    state.sync()
+    synchronised = values_of(model, optimizer)
+    step(model, optimizer)
+    state.sampler.record_batch(1, 2)
+    state.restore()
+    assert are_equal(values_of(model, optimizer), synchronised)
+    assert state.sampler.processed_num == 2 and len(state.sampler.remaining_indices) == 6
+
+
+def test_a_step_that_failed_leaves_no_gradients(job):
+    model, optimizer = trained()
+    state = TorchState(model, optimizer)
+    state.restore()
+    state.on_reset()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    step(model, optimizer)
+    state.save()
+    state.on_reset()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_an_attribute_that_is_assigned_is_saved(job):
+    (model, optimizer), (other, _) = trained(), trained(5)
+    state = TorchState(model, optimizer, later=None, epoch=3)
+    state.model = other
+    state.later = torch.optim.SGD(other.parameters(), lr=0.5)
+    expected = values_of(other, state.later)
+    step(other, state.later)
+    state.later.param_groups[0]["lr"] = 9.0
+    state.restore()
+    assert state.model is other and are_equal(values_of(other, state.later), expected)
+    assert state.later.param_groups[0]["lr"] == 0.5 and state.epoch == 3
+    state.sync()
+
+
+def test_a_state_without_a_job_can_be_committed():
+    model, optimizer = trained()
+    state = TorchState(model, optimizer, epoch=0)
+    state.commit()
+    state.on_hosts_updated(1, HostUpdateResult.removed)
+    with pytest.raises(HostsUpdatedInterrupt) as found:
+        state.commit()
+    assert found.value.skip_sync
+
+
+def test_the_extra_state_of_modules_is_part_of_the_state(job):
+    class Counting(torch.nn.Module):
+        seen = 0
+
+        def get_extra_state(self):
+            return {"seen": self.seen}
+
+        def set_extra_state(self, state):
+            self.seen = state["seen"]
+
+    model = Counting()
+    state = TorchState(model)
+    model.seen = 4
+    state.sync()
+    model.seen = 9
+    state.restore()
+    assert model.seen == 4
+
+
+def test_handlers_of_other_types_can_be_registered():
+    class Handler(StateHandler):
+        def save(self):
+            self.saved = list(self.value)
+
+        def restore(self):
+            self.value[:] = self.saved
+
+        def sync(self):
+            pass
+
+    registry = get_handler_registry()
+    try:
+        set_handler_registry([(list, Handler), *registry])
+        state = TorchState(losses=[1.0])
+    finally:
+        set_handler_registry(registry)
+    state.losses.append(2.0)
+    state.restore()
+    assert state.losses == [1.0] and state_module._handler_registry is registry
+
+
+# ---- the sampler ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """A function that makes this process a rank of a job of that size."""
+    def become(rank, size):
+        monkeypatch.setattr(sampler_module, "rank", lambda: rank)
+        monkeypatch.setattr(sampler_module, "size", lambda: size)
+
+    return become
+
+
+def samples_of_all(ranks, size, length, state=None, **options):
+    found = []
+    for rank in range(size):
+        ranks(rank, size)
+        sampler = hvd.elastic.ElasticSampler(range(length), **options)
+        if state is not None:
+            sampler.load_state_dict(state)
+        found.append(list(sampler))
+        assert len(found[-1]) == len(sampler) == sampler.num_samples
+    return found
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7, 12])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_ranks_share_out_the_samples_and_repeat_the_first(ranks, length, size):
+    order = list(range(length))
+    random.Random(5).shuffle(order)
+    found = samples_of_all(ranks, size, length, seed=5)
+    each = math.ceil(length / size)
+    assert [len(samples) for samples in found] == [each] * size
+    whole = [samples[index] for index in range(each) for samples in found]
+    assert whole == (order * (size + 1))[:each * size]
+
+
+def test_what_was_recorded_is_left_out_on_another_number_of_ranks(ranks):
+    ranks(0, 2)
+    sampler = hvd.elastic.ElasticSampler(range(12), shuffle=False)
+    sampler.record_batch(0, 2)
+    assert list(sampler) == [0, 2, 4, 6, 8, 10] and sampler.processed_num == 4
+    state = sampler.state_dict()
+    assert state == {"epoch": 0, "processed_num": 4}
+    found = samples_of_all(ranks, 4, 12, state, shuffle=False)
+    assert found == [[4, 8], [5, 9], [6, 10], [7, 11]]
+    ranks(0, 4)
+    sampler.reset()
+    assert list(sampler) == [4, 8] and (sampler.num_replicas, sampler.rank, sampler.total_size) == (4, 0, 8)
+    sampler.record_batch(0, 10)
+    sampler.reset()
+    assert len(sampler) == 0 and list(sampler) == []
+    sampler.set_epoch(3)
+    assert (sampler.epoch, sampler.processed_num, len(sampler)) == (3, 0, 3)
+
+
+def test_a_state_divides_anew_where_hosts_were_only_removed(ranks):
+    ranks(0, 2)
+    state = TorchState(sampler=hvd.elastic.ElasticSampler(range(12), shuffle=False))
+    state.sampler.record_batch(0, 2)
+    state.save()
+    ranks(0, 1)
+    state.on_reset()
+    assert list(state.sampler) == list(range(4, 12))
