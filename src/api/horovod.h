@@ -56,7 +56,9 @@ typedef enum hvd_dtype {
   HVD_FLOAT16,
   HVD_BFLOAT16,
   HVD_FLOAT32,
-  HVD_FLOAT64
+  HVD_FLOAT64,
+  HVD_UINT32,
+  HVD_UINT64
 } hvd_dtype;
 
 typedef enum hvd_verb {

@@ -55,6 +55,10 @@ template <>
 inline constexpr int dtype_of<float> = HVD_FLOAT32;
 template <>
 inline constexpr int dtype_of<double> = HVD_FLOAT64;
+template <>
+inline constexpr int dtype_of<std::uint32_t> = HVD_UINT32;
+template <>
+inline constexpr int dtype_of<std::uint64_t> = HVD_UINT64;
 
 // An operation that was started. The handle may be destroyed before the operation is done; the tensor's memory must
 // stay valid until then.

@@ -36,7 +36,7 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 namespace {
 
 // The C enums are cast to ours.
-static_assert(HVD_FLOAT64 + 1 == hvd::data_type_count && HVD_ROCM + 1 == hvd::device_kind_count &&
+static_assert(HVD_UINT64 + 1 == hvd::data_type_count && HVD_ROCM + 1 == hvd::device_kind_count &&
               HVD_JOIN == static_cast<int>(hvd::Verb::join));
 
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
@@ -71,7 +71,7 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
   if (description.verb < HVD_ALLREDUCE || description.verb > HVD_JOIN)
     return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
-  if (description.dtype < HVD_BOOL || description.dtype > HVD_FLOAT64)
+  if (description.dtype < HVD_BOOL || description.dtype > HVD_UINT64)
     return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");
   if (description.dimensions < 0 || description.dimensions > HVD_MAX_DIMENSIONS)
     return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +

@@ -26,6 +26,8 @@ constexpr std::optional<DataTypeRow> row_of(DataType type) {
     case DataType::bf16: return DataTypeRow{"bfloat16", 2};
     case DataType::f32: return DataTypeRow{"float32", 4};
     case DataType::f64: return DataTypeRow{"float64", 8};
+    case DataType::u32: return DataTypeRow{"uint32", 4};
+    case DataType::u64: return DataTypeRow{"uint64", 8};
   }
   return std::nullopt;
 }

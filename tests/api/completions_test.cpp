@@ -290,4 +290,16 @@ TEST(Results, begin_at_multiples_of_64_bytes) {
   }
 }
 
+TEST(Results, of_wide_unsigned_integers_are_exact) {
+  horovod::Runtime job;
+  constexpr auto large = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t wide[3] = {large, large - 1, 7};
+  std::uint32_t narrow[3] = {std::numeric_limits<std::uint32_t>::max(), 1, 0};
+  job.allreduce<std::uint64_t>("wide", wide, HVD_MAX);
+  job.allreduce<std::uint32_t>("narrow", narrow, HVD_SUM);
+  EXPECT_EQ(wide[0], large);
+  EXPECT_EQ(wide[1], large - 1);
+  EXPECT_EQ(narrow[0], std::numeric_limits<std::uint32_t>::max());
+}
+
 }  // namespace

@@ -15,8 +15,9 @@ double value_of(DataType dtype, ReduceOp op, int rank, std::size_t element, int 
   std::uint64_t mixed = (element * 7 + static_cast<std::size_t>(rank) * 13 + static_cast<std::size_t>(batch) * 5 + 3) *
                         0x9E3779B97F4A7C15ull;
   int draw = static_cast<int>(mixed >> 60);  // a number from 0 to 15
-  bool is_signed = dtype != DataType::boolean && dtype != DataType::u8 && dtype != DataType::u16;
-  bool is_floating = dtype >= DataType::f16;
+  bool is_floating = hvd::is_floating(dtype);
+  bool is_signed = is_floating || dtype == DataType::i8 || dtype == DataType::i16 || dtype == DataType::i32 ||
+                   dtype == DataType::i64;
   if (dtype == DataType::boolean) return op == ReduceOp::product || op == ReduceOp::min ? draw != 0 : draw == 0;
   if (op == ReduceOp::product) {
     if (is_floating) return draw % 4 == 0 ? 2.0 : draw % 4 == 1 ? 0.5 : draw % 4 == 2 ? -1.0 : 1.0;

@@ -33,6 +33,8 @@ inline double load(DataType dtype, const std::byte* at) {
     case DataType::i64: return load_as<std::int64_t>(at);
     case DataType::f32: return load_as<float>(at);
     case DataType::f64: return load_as<double>(at);
+    case DataType::u32: return load_as<std::uint32_t>(at);
+    case DataType::u64: return load_as<std::uint64_t>(at);
     default: break;
   }
   std::uint16_t bits;
@@ -56,6 +58,8 @@ inline void store(DataType dtype, double value, std::byte* at) {
     case DataType::i64: return put(integer);
     case DataType::f32: return put(static_cast<float>(value));
     case DataType::f64: return put(value);
+    case DataType::u32: return put(static_cast<std::uint32_t>(integer));
+    case DataType::u64: return put(static_cast<std::uint64_t>(integer));
     default: break;
   }
   if (value == 0) return put(std::uint16_t{0});

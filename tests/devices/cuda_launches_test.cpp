@@ -151,7 +151,8 @@ TEST(CudaLaunches, every_kernel_has_a_form_on_the_host_and_a_name_of_its_own) {
 TEST(CudaLaunches, treatments_have_the_kernels_of_their_names) {
   const Move move = {address(16), address(32), 1};
   MoveList list;
-  const char* const names[] = {"bool", "u8", "i8", "u16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  const char* const names[] = {"bool", "u8",   "i8",  "u16", "i16", "i32", "i64",
+                               "f16",  "bf16", "f32", "f64", "u32", "u64"};
   for (int from = 0; from < data_type_count; ++from) {
     for (int to = 0; to < data_type_count; ++to) {
       const auto source = static_cast<DataType>(from), target = static_cast<DataType>(to);

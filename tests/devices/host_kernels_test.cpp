@@ -168,6 +168,8 @@ DataType dtype_of() {
   if constexpr (std::is_same_v<T, std::int16_t>) return DataType::i16;
   if constexpr (std::is_same_v<T, std::int32_t>) return DataType::i32;
   if constexpr (std::is_same_v<T, std::int64_t>) return DataType::i64;
+  if constexpr (std::is_same_v<T, std::uint32_t>) return DataType::u32;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return DataType::u64;
   if constexpr (std::is_same_v<T, F16>) return DataType::f16;
   if constexpr (std::is_same_v<T, Bf16>) return DataType::bf16;
   if constexpr (std::is_same_v<T, float>) return DataType::f32;
@@ -178,7 +180,7 @@ template <class T>
 class HostKernels : public ::testing::Test {};
 
 using Types = ::testing::Types<Bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::int32_t, std::int64_t,
-                               F16, Bf16, float, double>;
+                               F16, Bf16, float, double, std::uint32_t, std::uint64_t>;
 struct TypeNames {
   template <class T>
   static std::string GetName(int) {
@@ -397,6 +399,17 @@ TEST(HostKernels, saturate_integers_that_scaling_drives_out_of_range) {
         << table.instruction_set;
     EXPECT_EQ(reduce_two<std::int64_t>(table, ReduceOp::max, greatest, 0, {1.0, -1.5}), least) << table.instruction_set;
     EXPECT_EQ(reduce_two<std::int32_t>(table, ReduceOp::sum, 7, 8, {1.0, std::nan("")}), 0) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint32_t>(table, ReduceOp::max, 3'000'000'000, 3, {1.0, 1.25}), 3'750'000'000)
+        << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint32_t>(table, ReduceOp::max, 3'000'000'000, 3, {1.0, 2.0}), UINT32_MAX)
+        << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint32_t>(table, ReduceOp::max, 3, 4, {1.0, -1.0}), 0) << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint64_t>(table, ReduceOp::max, std::uint64_t{1} << 63, 0, {1.0, 1.5}),
+              std::uint64_t{3} << 62)
+        << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint64_t>(table, ReduceOp::max, UINT64_MAX, 0, {1.0, 1.5}), UINT64_MAX)
+        << table.instruction_set;
+    EXPECT_EQ(reduce_two<std::uint64_t>(table, ReduceOp::max, 3, 4, {1.0, -1.0}), 0) << table.instruction_set;
   }
 }
 

@@ -32,6 +32,8 @@ void with_type(DataType type, Visit visit) {
     case DataType::bf16: return visit(Bf16{});
     case DataType::f32: return visit(float{});
     case DataType::f64: return visit(double{});
+    case DataType::u32: return visit(std::uint32_t{});
+    case DataType::u64: return visit(std::uint64_t{});
   }
 }
 

@@ -183,7 +183,7 @@ class Generator {
       return dice_.one_of({HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT32, HVD_FLOAT64});
     bool is_scaled = kind.prescale != 1 || kind.postscale != 1 || kind.op == HVD_AVERAGE;
     if (dice_.one_in(2)) return HVD_FLOAT32;
-    return static_cast<hvd_dtype>(dice_.between(is_scaled ? HVD_UINT8 : HVD_BOOL, HVD_FLOAT64));
+    return static_cast<hvd_dtype>(dice_.between(is_scaled ? HVD_UINT8 : HVD_BOOL, HVD_UINT64));
   }
 
   // Draws a number of elements: none, few, near the sizes at which algorithms cut tensors, or many.

@@ -13,7 +13,7 @@ DataType type_of(hvd_dtype dtype) {
   return static_cast<DataType>(dtype);
 }
 bool is_unsigned(hvd_dtype dtype) {
-  return dtype == HVD_BOOL || dtype == HVD_UINT8 || dtype == HVD_UINT16;
+  return dtype == HVD_BOOL || dtype == HVD_UINT8 || dtype == HVD_UINT16 || dtype == HVD_UINT32 || dtype == HVD_UINT64;
 }
 
 // A number so small that no result needs more digits than its type has.

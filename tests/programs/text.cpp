@@ -8,8 +8,8 @@ namespace {
 
 constexpr const char* verb_names[] = {"allreduce",     "allgather", "broadcast", "barrier",
                                       "reducescatter", "alltoall",  "join"};
-constexpr const char* type_names[] = {"bool",  "uint8",   "int8",     "uint16",  "int16",  "int32",
-                                      "int64", "float16", "bfloat16", "float32", "float64"};
+constexpr const char* type_names[] = {"bool",    "uint8",    "int8",    "uint16",  "int16",  "int32", "int64",
+                                      "float16", "bfloat16", "float32", "float64", "uint32", "uint64"};
 constexpr const char* op_names[] = {"average", "sum", "adasum", "min", "max", "product"};
 constexpr const char* fault_names[] = {"none", "dtype", "shape", "op", "root", "scale", "verb", "use", "no rows"};
 constexpr const char* change_names[] = {"add", "remove", "add again", "remove an unknown one", "disagree about"};

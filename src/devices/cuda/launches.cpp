@@ -32,6 +32,8 @@ std::optional<Kernel> kernel_of(const Treatment& treatment) {
       case DataType::i16: return Kernel::scale_i16;
       case DataType::i32: return Kernel::scale_i32;
       case DataType::i64: return Kernel::scale_i64;
+      case DataType::u32: return Kernel::scale_u32;
+      case DataType::u64: return Kernel::scale_u64;
       case DataType::f16:
       case DataType::bf16:
       case DataType::f32:
@@ -54,7 +56,9 @@ std::uint64_t nan_of(DataType type) {
     case DataType::u16:
     case DataType::i16:
     case DataType::i32:
-    case DataType::i64: break;
+    case DataType::i64:
+    case DataType::u32:
+    case DataType::u64: break;
   }
   return 0;
 }

@@ -23,12 +23,13 @@ HWY_INLINE T to_integer(double value) {
   constexpr T least = std::numeric_limits<T>::min(), greatest = std::numeric_limits<T>::max();
   value = value == value ? value : 0.0;
   if constexpr (sizeof(T) < sizeof(std::int64_t)) {  // doubles hold these limits exactly, and vectors can be used
+    using Whole = std::conditional_t<std::is_same_v<T, std::uint32_t>, std::int64_t, std::int32_t>;
     value = value < static_cast<double>(greatest) ? value : static_cast<double>(greatest);
     value = value > static_cast<double>(least) ? value : static_cast<double>(least);
-    return static_cast<T>(static_cast<std::int32_t>(value));
+    return static_cast<T>(static_cast<Whole>(value));
   } else {
-    if (value >= 0x1p63) return greatest;
-    return value < -0x1p63 ? least : static_cast<T>(value);
+    if (value >= (std::is_signed_v<T> ? 0x1p63 : 0x1p64)) return greatest;
+    return value <= static_cast<double>(least) ? least : static_cast<T>(value);
   }
 }
 
@@ -101,6 +102,8 @@ void add_integer_kernels(KernelTable& table) noexcept {
   add_kernels_of<std::int16_t>(DataType::i16, table);
   add_kernels_of<std::int32_t>(DataType::i32, table);
   add_kernels_of<std::int64_t>(DataType::i64, table);
+  add_kernels_of<std::uint32_t>(DataType::u32, table);
+  add_kernels_of<std::uint64_t>(DataType::u64, table);
   // In a bool every byte except 0 is true. So the greater of two bytes is their "or", and the lesser is their "and".
   table.at(DataType::boolean, ReduceOp::sum) = &reduce_unscaled<std::uint8_t, Maximum>;
   table.at(DataType::boolean, ReduceOp::max) = &reduce_unscaled<std::uint8_t, Maximum>;

@@ -33,6 +33,8 @@
   KERNEL(scale_i16, MoveList, (move<ScaleInteger<std::int16_t>>))                  \
   KERNEL(scale_i32, MoveList, (move<ScaleInteger<std::int32_t>>))                  \
   KERNEL(scale_i64, MoveList, (move<ScaleInteger<std::int64_t>>))                  \
+  KERNEL(scale_u32, MoveList, (move<ScaleInteger<std::uint32_t>>))                 \
+  KERNEL(scale_u64, MoveList, (move<ScaleInteger<std::uint64_t>>))                 \
   KERNEL(adasum_sums_f16, SumsList, (sums_of_threads<F16>))                        \
   KERNEL(adasum_sums_bf16, SumsList, (sums_of_threads<BF16>))                      \
   KERNEL(adasum_sums_f32, SumsList, (sums_of_threads<float>))                      \

@@ -141,11 +141,12 @@ HVD_DEVICE T to_integer(double value) {
   constexpr T least = is_signed ? static_cast<T>(-greatest - 1) : static_cast<T>(0);
   if (value != value) return 0;
   if constexpr (sizeof(T) == 8) {
-    if (value >= 0x1p63) return greatest;
-    return value < -0x1p63 ? least : static_cast<T>(value);
+    if (value >= (is_signed ? 0x1p63 : 0x1p64)) return greatest;
+    return value <= static_cast<double>(least) ? least : static_cast<T>(value);
   } else {
     if (value >= static_cast<double>(greatest)) return greatest;
     if (value <= static_cast<double>(least)) return least;
+    if constexpr (sizeof(T) == 4) return static_cast<T>(value);
     return static_cast<T>(static_cast<std::int32_t>(value));
   }
 }

@@ -49,6 +49,8 @@ MPI_Datatype type_of(DataType dtype) {
     case DataType::i64: return MPI_INT64_T;
     case DataType::f32: return MPI_FLOAT;
     case DataType::f64: return MPI_DOUBLE;
+    case DataType::u32: return MPI_UINT32_T;
+    case DataType::u64: return MPI_UINT64_T;
     case DataType::f16:
     case DataType::bf16: break;
   }

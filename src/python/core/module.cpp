@@ -411,7 +411,9 @@ bool add_constants(PyObject* module) {
                    {"FLOAT16", HVD_FLOAT16},
                    {"BFLOAT16", HVD_BFLOAT16},
                    {"FLOAT32", HVD_FLOAT32},
-                   {"FLOAT64", HVD_FLOAT64}};
+                   {"FLOAT64", HVD_FLOAT64},
+                   {"UINT32", HVD_UINT32},
+                   {"UINT64", HVD_UINT64}};
   for (const auto& constant : constants) {
     if (PyModule_AddIntConstant(module, constant.name, constant.value) != 0) return false;
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* fresh = "dltensor";  // a framework that adopts the tensor renames its capsule
 
 // The DLPack type of each hvd_dtype, in the order of hvd_dtype.
-constexpr std::array<DlpackType, 11> types{{{6, 8, 1},
+constexpr std::array<DlpackType, 13> types{{{6, 8, 1},
                                             {1, 8, 1},
                                             {0, 8, 1},
                                             {1, 16, 1},
@@ -26,7 +26,9 @@ constexpr std::array<DlpackType, 11> types{{{6, 8, 1},
                                             {2, 16, 1},
                                             {4, 16, 1},
                                             {2, 32, 1},
-                                            {2, 64, 1}}};
+                                            {2, 64, 1},
+                                            {1, 32, 1},
+                                            {1, 64, 1}}};
 
 // A result's memory and the function that frees it. A Result may live longer than the session. A thread that does not
 // run Python may destroy it.

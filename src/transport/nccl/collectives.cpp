@@ -38,6 +38,8 @@ nccl::Type type_of(DataType dtype) {
     case DataType::bf16: return nccl::Type::bf16;
     case DataType::f32: return nccl::Type::f32;
     case DataType::f64: return nccl::Type::f64;
+    case DataType::u32: return nccl::Type::u32;
+    case DataType::u64: return nccl::Type::u64;
   }
   panic("NCCL was asked for an unknown type");
 }

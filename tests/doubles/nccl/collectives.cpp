@@ -17,8 +17,8 @@ std::size_t size_of(Type type) {
   return sizes[static_cast<std::size_t>(type)];
 }
 DataType ours(Type type) {
-  constexpr DataType types[] = {DataType::i8,  DataType::u8,  DataType::i32, DataType::i32, DataType::i64,
-                                DataType::i64, DataType::f16, DataType::f32, DataType::f64, DataType::bf16};
+  constexpr DataType types[] = {DataType::i8,  DataType::u8,  DataType::i32, DataType::u32, DataType::i64,
+                                DataType::u64, DataType::f16, DataType::f32, DataType::f64, DataType::bf16};
   return types[static_cast<std::size_t>(type)];
 }
 ReduceOp ours(Operation operation) {

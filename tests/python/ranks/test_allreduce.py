@@ -3,7 +3,7 @@ import numpy
 import pytest
 import torch
 
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.int64]
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NUMBERS = INTEGERS + FLOATS
 # The tests use small integers, whose sums are exact also in float16 and bfloat16.

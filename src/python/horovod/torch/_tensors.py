@@ -15,8 +15,8 @@ DTYPES = {
     torch.bool: _core.BOOL, torch.uint8: _core.UINT8, torch.int8: _core.INT8, torch.int16: _core.INT16,
     torch.int32: _core.INT32, torch.int64: _core.INT64, torch.float16: _core.FLOAT16,
     torch.bfloat16: _core.BFLOAT16, torch.float32: _core.FLOAT32, torch.float64: _core.FLOAT64}
-if hasattr(torch, "uint16"):
-    DTYPES[torch.uint16] = _core.UINT16
+if hasattr(torch, "uint16"):  # torch 2.3 and newer
+    DTYPES.update({torch.uint16: _core.UINT16, torch.uint32: _core.UINT32, torch.uint64: _core.UINT64})
 
 
 def check_tensor(tensor, verb, name):
