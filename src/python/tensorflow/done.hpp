@@ -6,9 +6,9 @@
 
 namespace hvd::tensorflow {
 
-// Older releases of TensorFlow give a kernel the address of a std::function on the stack of the thread that begins the
-// kernel. It is gone when the kernel is called later, so it is copied here. Newer ones give one of the heap, which
-// TF_RunAsyncOpKernelDoneCallback frees.
+// The releases that were seen (2.13 to 2.21) give a kernel the address of a std::function on the stack of the thread
+// that begins the kernel. It is gone when the kernel is done later, so it is copied here. TensorFlow's sources of 2025
+// make one on the heap, which TF_RunAsyncOpKernelDoneCallback frees.
 class Done {
  public:
   explicit Done(TF_AsyncOpKernelDoneCallback* given);
