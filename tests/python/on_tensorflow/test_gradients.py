@@ -111,6 +111,22 @@ def test_a_tape_takes_groups_of_variables_and_single_sources(hvd, size, recorded
     assert np.allclose(distributed.gradient(loss, {"x": x}, use_generic_names=True)["x"], expected_of(size)[0])
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_tape_may_be_wrapped_while_it_records(hvd, rank, size, within):
+    variable = tf.Variable([1.0, 2.0])
+    for _ in range(20):
+        with tf.GradientTape() as tape:
+            distributed = hvd.DistributedGradientTape(tape)
+            target = tf.reduce_sum(variable * variable) * (rank + 1)
+            if within:
+                found = distributed.gradient(target, variable)
+        if not within:
+            found = distributed.gradient(target, variable)
+        assert np.allclose(found, np.array([2.0, 4.0]) * (size + 1) / 2)
+    with pytest.raises(RuntimeError, match="persistent"):
+        tape.gradient(target, variable)
+
+
 def test_local_sources_keep_their_own_gradients(hvd, rank, size, recorded):
     for scale in (True, False):
         tape, loss, (x, _, table) = recorded(persistent=True)

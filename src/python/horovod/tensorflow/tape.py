@@ -7,11 +7,22 @@ from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_reduction import GradientReduction, key_of
 
 
+def _of_both(name):
+    return property(lambda self: getattr(self._hvd_tape, name),
+                    lambda self, value: setattr(self._hvd_tape, name, value))
+
+
 class _DistributedGradientTape:
     def _be_distributed(self, tape, reduction, local_sources):
         self.__dict__.update(tape.__dict__)
+        self._hvd_tape = tape
         self._hvd_reduction = reduction
         self._hvd_local = {key_of(source) for source in local_sources}
+
+    # Both tapes record and stop together: TensorFlow crashes when a tape is taken off its stack twice, as by the end of
+    # the `with` of the other one.
+    _tape = _of_both("_tape")
+    _recording = _of_both("_recording")
 
     def register_local_source(self, source):
         """The gradients of this variable stay this rank's own."""
