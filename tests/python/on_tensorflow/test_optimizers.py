@@ -160,6 +160,17 @@ def test_of_keras_adds_up_several_passes(hvd, rank, size, eagerly):
     assert int(found.optimizer.iterations.numpy()) == 8
 
 
+def test_of_keras_adds_up_each_list_of_variables_by_itself(hvd, rank, size):
+    first, second = (tf.Variable([0.0, 0.0], name=name) for name in ("first", "second"))
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    optimizer.build([first, second])
+    for step in range(1, 5):
+        optimizer.apply_gradients([(tf.constant([1.0, 1.0]) * step * (rank + 1), first)])
+        optimizer.apply_gradients([(tf.constant([10.0, 10.0]) * step * (rank + 1), second)])
+    assert np.allclose(first, -10 * (size + 1) / 2)
+    assert np.allclose(second, -100 * (size + 1) / 2)
+
+
 def test_of_keras_passes_everything_on(hvd, rank, size):
     variable = keras.Variable([1.0]) if hasattr(keras, "Variable") else tf.Variable([1.0])
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum, groups=1, name="ours",
