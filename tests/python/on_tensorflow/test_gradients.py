@@ -127,6 +127,29 @@ def test_a_tape_may_be_wrapped_while_it_records(hvd, rank, size, within):
         tape.gradient(target, variable)
 
 
+def test_a_tape_on_a_process_set_that_is_added_again(hvd, rank, size):
+    if size < 3:
+        pytest.skip("needs sets of two ranks")
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    variable, of_two = tf.Variable([1.0, 2.0]), hvd.ProcessSet([0, 1])
+
+    def check():
+        if rank < 2:
+            with tf.GradientTape() as tape:
+                target = tf.reduce_sum(variable) * (rank + 1)
+            assert np.allclose(hvd.DistributedGradientTape(tape, process_set=of_two).gradient(target, variable), 1.5)
+
+    hvd.add_process_set(of_two)
+    check()
+    hvd.remove_process_set(of_two)
+    other = hvd.add_process_set([1, 2])
+    hvd.add_process_set(of_two)
+    check()
+    for each in (other, of_two):
+        assert hvd.remove_process_set(each)
+
+
 def test_local_sources_keep_their_own_gradients(hvd, rank, size, recorded):
     for scale in (True, False):
         tape, loss, (x, _, table) = recorded(persistent=True)

@@ -120,7 +120,8 @@ class GradientReduction:
         if not executing_eagerly():
             return reduce_all
         # In a function all reductions are on their way at the same time; called at once, each would wait for the last.
-        key = (_ops.jobs, self._settings, self.process_set, tuple(names), groups, ignore_name_scope)
+        set_id = self.process_set._check_id()  # the set may have been removed, and added again under another id
+        key = (_ops.jobs, self._settings, self.process_set, set_id, tuple(names), groups, ignore_name_scope)
         found = _functions.get(key)
         if found is None:
             found = _functions[key] = tf.function(reduce_all, autograph=False, reduce_retracing=True)
