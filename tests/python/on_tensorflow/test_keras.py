@@ -1,5 +1,7 @@
 """horovod.tensorflow.keras and horovod.keras: models, callbacks, and saved models."""
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,13 @@ def test_an_optimizer_keeps_the_name_of_its_class(package):
     optimizer = package.DistributedOptimizer(keras.optimizers.Adam(0.25, beta_1=0.5))
     assert type(optimizer).__name__ == "Adam" and isinstance(optimizer, keras.optimizers.Adam)
     assert optimizer.name == "DistributedAdam" and optimizer.get_config()["beta_1"] == 0.5
+
+
+@pytest.mark.skipif(not hasattr(keras, "Variable"), reason="of Keras 3")
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_that_would_not_reduce_is_refused(package, copied):
+    with pytest.raises(TypeError, match="would not reduce gradients"):
+        copied(package.DistributedOptimizer(keras.optimizers.SGD(1.0)))
 
 
 def test_callbacks_in_fit(package, hvd, rank, size, capsys):

@@ -58,6 +58,11 @@ class _Keras3(_Common):
         return self._hvd.apply(self, grads, variables, lambda reduced: super(_Keras3, self).apply(
             reduced, trainable_variables))
 
+    def __reduce__(self):
+        """Keras copies by the name of the class, which is that of the optimizer that was wrapped."""
+        raise TypeError("a copy of an hvd.DistributedOptimizer would not reduce gradients: copy the optimizer of which "
+                        "it was made, and give the copy to hvd.DistributedOptimizer")
+
 
 class _Keras2(_Common):
     def _reduce_pairs(self, pairs):
