@@ -211,11 +211,10 @@ HVD_EXPORT Code ncclGetUniqueId(UniqueId* id) {
 namespace {
 using hvd::nccl::CommunicatorConfig;
 Code start(Communicator** made, int size, const UniqueId& id, int rank, CommunicatorConfig* config) {
-  if (config != nullptr && config->size > CommunicatorConfig::size_of_22700) {
-    if (Double::it().version < CommunicatorConfig::first_with_nvls_mode)
-      Double::it().find("a configuration of a communicator with members that this version does not know");
-    if (config->nvls_host_mode == INT_MAX) ++Double::it().without_nvls;
-  }
+  if (config != nullptr && static_cast<int>(config->version) > Double::it().version)
+    Double::it().find("a configuration of a communicator with members that this version does not know");
+  if (config != nullptr && config->size >= sizeof *config && config->nvls_host_mode == INT_MAX)
+    ++Double::it().without_nvls;
   if (size < 1 || rank < 0 || rank >= size || (config != nullptr && config->magic != 0xcafebeef))
     return Code::invalid_argument;
   auto* communicator = new Communicator;
