@@ -62,7 +62,7 @@ struct CommunicatorOfNccl {
   std::size_t bytes = 0;
   doubles::nccl::Meeting* meeting = nullptr;
   doubles::nccl::Mailbox* boxes = nullptr;  // [from * size + to]
-  std::uint64_t calls = 0;
+  std::uint64_t calls = 0, groups_of_messages = 0;
 
   // What is in progress: the start, or a launch that happens after some looks.
   enum class Stage { starts, launches, idle } stage = Stage::starts;

@@ -86,7 +86,10 @@ Code submit(Communicator& communicator, std::vector<Call> calls, void* stream) {
     for (const auto& [begin, bytes] : call.writes) writes.push_back({begin, bytes});
   }
   const std::string label = "NCCL's " + calls.front().what;
-  const std::string meeting = communicator.id + " " + std::to_string(communicator.calls);
+  const bool are_messages = calls.front().what == "messages";
+  const std::string meeting =
+      communicator.id + (are_messages ? " messages " + std::to_string(communicator.groups_of_messages)
+                                      : " " + std::to_string(communicator.calls));
   auto* work = new Work{communicator, std::move(calls)};
   const int code = hvd_double_submit(
       stream, label.c_str(), meeting.c_str(), reads.data(), reads.size(), writes.data(), writes.size(), &run,
