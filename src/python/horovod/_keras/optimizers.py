@@ -114,7 +114,9 @@ class _Aggregation:
 
     def apply(self, optimizer, gradients, variables, reduce, apply_now):
         import tensorflow as tf
-        gradients = [self._dense(gradient) for gradient in gradients]
+
+        from horovod.tensorflow.gradient_aggregation import dense
+        gradients = [dense(gradient, self._sparse_as_dense) for gradient in gradients]
         counter, all_sums = self._state_for(gradients, variables)
         for i, gradient in enumerate(gradients):
             if gradient is not None:
@@ -154,15 +156,6 @@ class _Aggregation:
                     sums[i] = tf.Variable(tf.zeros(variables[i].shape, gradient.dtype), trainable=False,
                                           name=f"aggregation_sum_{i}")
         return counter, sums
-
-    def _dense(self, gradient):
-        import tensorflow as tf
-        if not isinstance(gradient, tf.IndexedSlices):
-            return gradient
-        if not self._sparse_as_dense:
-            raise ValueError("backward_passes_per_step > 1 needs sparse_as_dense=True for gradients that are "
-                             "tf.IndexedSlices")
-        return tf.convert_to_tensor(gradient)
 
 
 def _check(optimizer, op, backward_passes_per_step, backend):

@@ -2,6 +2,16 @@
 import tensorflow as tf
 
 
+def dense(gradient, sparse_as_dense):
+    """Returns the gradient as a tensor, which can be added to a sum."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    if not sparse_as_dense:
+        raise ValueError("backward_passes_per_step > 1 needs sparse_as_dense=True for gradients that are "
+                         "tf.IndexedSlices")
+    return tf.convert_to_tensor(gradient)
+
+
 class LocalGradientAggregationHelper:
     """For graphs of TensorFlow 1.
 
@@ -23,7 +33,7 @@ class LocalGradientAggregationHelper:
 
     def compute_gradients(self, gradients, variables):
         """Adds the gradients. Returns the sums, which are reduced in every `backward_passes_per_step`-th run."""
-        gradients = [self._dense(gradient) for gradient in gradients]
+        gradients = [dense(gradient, self._sparse_as_dense) for gradient in gradients]
         there = [i for i, gradient in enumerate(gradients) if gradient is not None]
         with tf.init_scope():
             self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{self._name}_counter")
@@ -39,14 +49,6 @@ class LocalGradientAggregationHelper:
         for i, gradient in zip(there, reduced if isinstance(reduced, (list, tuple)) else [reduced]):
             results[i] = gradient
         return results
-
-    def _dense(self, gradient):
-        if not isinstance(gradient, tf.IndexedSlices):
-            return gradient
-        if not self._sparse_as_dense:
-            raise ValueError("backward_passes_per_step > 1 needs sparse_as_dense=True for gradients that are "
-                             "tf.IndexedSlices")
-        return tf.convert_to_tensor(gradient)
 
     def _reduced(self, sums, variables):
         if self._average:
