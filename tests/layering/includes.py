@@ -39,6 +39,7 @@ ROOMS = {
         "console": {"wire"},
         "options": set(),
         "checkpoints": set(),
+        "elastic": {"options"},
         "agent": {"wire", "console", "options"},
         "job": {"wire", "console", "options", "agent"},
         "targets": {"wire", "options", "agent", "job"},

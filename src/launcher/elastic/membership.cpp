@@ -1,0 +1,417 @@
+#include "launcher/elastic/membership.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr unsigned bit_of(Membership::Change change) {
+  return static_cast<unsigned>(change);
+}
+
+}  // namespace
+
+Membership::Membership(Settings settings)
+    : settings_(std::move(settings)), pool_(settings_.cooldown), since_(settings_.now()) {}
+
+// ---- facts
+
+void Membership::hosts_found(const std::vector<HostSlots>& hosts) {
+  has_found_hosts_ = true;
+  pool_.find(hosts);
+}
+
+void Membership::discovery_failed(const std::string& why) {
+  if (has_found_hosts_) return note(why + "; the job goes on with the hosts that it knows");
+  end(Reason::no_discovery, why);
+}
+
+void Membership::asks(Worker worker, const Ask& ask) {
+  auto found = workers_.find(worker);
+  if (found == workers_.end() || !found->second.has_process()) {
+    steps_.push_back(
+        Refuse{worker, "this process is no part of the job any more: it was taken for lost, or was ended"});
+    return;
+  }
+  Member& member = found->second;
+  had_state_ = had_state_ || ask.step.has_value();
+  member.step = ask.step;
+  if (member.phase == Phase::starting) member.since = settings_.now();
+  if (member.phase == Phase::in_world) {
+    has_failed_round_ = has_failed_round_ || ask.cause != Cause::hosts_updated;
+    begin_gathering();
+  }
+  member.phase = Phase::waiting;
+}
+
+void Membership::ended(Worker worker, const Ending& ending) {
+  auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  Member& member = found->second;
+  if (!member.has_process()) {
+    if (member.phase == Phase::stopping) member.phase = Phase::gone;
+    return;
+  }
+  if (!member.rank) {
+    fail_without_rank(worker, ending.is_failure ? ending.text : "has ended before it had a rank");
+    if (!ending.is_failure && epoch_ == 0) member.phase = Phase::finished;
+  } else if (ending.is_failure) {
+    fail(worker, ending.code, ending.text, false);
+  } else {
+    member.phase = Phase::finished;
+  }
+}
+
+void Membership::host_lost(const std::string& host, const std::string& why) {
+  std::vector<Worker> lost;
+  for (const auto& [worker, member] : workers_)
+    if (member.slot.host == host && (member.has_process() || member.phase == Phase::stopping)) lost.push_back(worker);
+  if (lost.empty() && pool_.is_out(host, settings_.now())) return;
+  for (Worker worker : lost) {
+    Member& member = workers_.at(worker);
+    if (!member.has_process()) {
+      member.phase = Phase::gone;
+    } else if (member.rank) {
+      fail(worker, 0, "was lost with its host: " + why, true);
+    } else {
+      member.phase = Phase::gone;
+      has_lost_early_ = has_lost_early_ || epoch_ == 0;
+    }
+  }
+  take_out_host(host, "the host was lost: " + why);
+}
+
+void Membership::begin_gathering() {
+  if (is_gathering_) return;
+  is_gathering_ = true;
+  is_reset_counted_ = false;
+  since_ = settings_.now();
+}
+
+// A rank of the world has failed.
+void Membership::fail(Worker worker, int code, const std::string& how, bool is_host_lost) {
+  Member& member = workers_.at(worker);
+  failures_.push_back({worker, member.slot, code, describe(worker) + " " + how, is_host_lost, is_host_lost});
+  member.phase = Phase::gone;
+  begin_gathering();
+}
+
+// Its slot alone is out, whatever else is on the host: the ranks there have not failed.
+void Membership::fail_without_rank(Worker worker, const std::string& how) {
+  std::string who = describe(worker);
+  Member& member = workers_.at(worker);
+  member.phase = Phase::gone;
+  if (epoch_ == 0) has_failed_early_ = has_lost_early_ = true;
+  note(who + " " + how);
+  take_out_slot(member.slot, who + " " + how);
+}
+
+// ---- steps
+
+Membership::Step Membership::next() {
+  if (steps_.empty() && !end_) decide(settings_.now());
+  if (steps_.empty()) return end_ ? Step(*end_) : wait(settings_.now());
+  Step step = std::move(steps_.front());
+  steps_.pop_front();
+  return step;
+}
+
+void Membership::decide(Time now) {
+  stop_late_workers(now);
+  if (is_gathering_ || count_ranks(Phase::finished) == world_.size()) gather(now);
+  if (end_) return;
+  stop_workers_without_slot(now);
+  start_workers(now);
+  tell_first_rank(now);
+}
+
+void Membership::stop_late_workers(Time now) {
+  const std::string limit = std::to_string(settings_.timeout.count() / 1000) + " s (--elastic-timeout)";
+  for (auto& [worker, member] : workers_) {
+    if (member.phase == Phase::starting && now >= member.since + settings_.timeout) {
+      stop(worker, "it has not called hvd.init() within " + limit);
+      std::string why = "has not called hvd.init() within " + limit;
+      fail_without_rank(worker, why);
+      member.phase = Phase::stopping;
+    } else if (member.phase == Phase::in_world && is_gathering_ && now >= gathering_ends()) {
+      stop(worker, "the others have waited for it for " + limit);
+      fail(worker, -1, "has not ended its round within " + limit, false);
+      member.phase = Phase::stopping;
+    }
+  }
+}
+
+void Membership::stop_workers_without_slot(Time now) {
+  for (const auto& [worker, member] : workers_)
+    if (member.has_process() && !member.rank && !is_usable(member, now)) stop(worker, "its slot is not used any more");
+}
+
+void Membership::gather(Time now) {
+  if (epoch_ == 0) return gather_first(now);
+  if (count_ranks(Phase::finished) == world_.size()) return end(Reason::finished, "");
+  if (!judge_failures(now) || count_ranks(Phase::in_world) > 0) return;
+  if (count_ranks(Phase::finished) > 0)
+    return end(Reason::finished_early,
+               failures_.empty()
+                   ? "some ranks have finished, and others, which have not, need them: all ranks must make "
+                     "the same number of steps"
+                   : text_about_failures() + ", after other ranks had finished");
+  if (!has_survivor())
+    return end(Reason::all_failed,
+               text_about_failures() + "; no rank is left that has the state of the training, so nothing can go on");
+  if (!is_reset_counted_ && !may_reset()) return;
+  begin_world_if_enough(now);
+}
+
+void Membership::gather_first(Time now) {
+  const bool has_process = std::ranges::any_of(workers_, [](const auto& each) { return each.second.has_process(); });
+  if (has_failed_early_ && !has_process) {
+    if (count(Phase::finished) == workers_.size()) return end(Reason::finished, "");  // a program without hvd.init()
+    return end(Reason::all_failed, "all processes have ended before they had ranks");
+  }
+  bool is_time_over = now >= gathering_ends();
+  if (count(Phase::starting) > 0 && std::cmp_less(count(Phase::waiting), settings_.most) && !is_time_over) return;
+  begin_world_if_enough(now);
+}
+
+// Returns false while that depends on ranks that have not asked yet.
+bool Membership::judge_failures(Time now) {
+  std::set<std::string> hosts;
+  for (const Failure& each : failures_)
+    if (!each.is_judged) hosts.insert(each.slot.host);
+  std::size_t late = 0;
+  for (Worker worker : world_) {
+    const Member& member = workers_.at(worker);
+    if (member.phase != Phase::in_world) continue;
+    if (!hosts.contains(member.slot.host)) return false;
+    ++late;
+  }
+  for (Failure& each : failures_) {
+    if (each.is_judged) continue;
+    if (!pool_.is_out(each.slot.host, now)) {
+      if (is_host_dispensable(each, now)) {
+        take_out_host(each.slot.host, each.text);
+      } else if (late > 0) {
+        return false;
+      } else {
+        take_out_slot(each.slot, each.text);
+      }
+    }
+    each.is_judged = true;
+  }
+  return true;
+}
+
+bool Membership::is_host_dispensable(const Failure& failure, Time now) const {
+  int workers = 0;  // on other hosts
+  bool is_state_elsewhere = false, may_be_state_here = false;
+  for (const auto& [worker, member] : workers_) {
+    const bool is_late = member.phase == Phase::in_world;
+    if ((!is_late && member.phase != Phase::waiting) || !is_usable(member, now)) continue;
+    const bool is_here = member.slot.host == failure.slot.host;
+    workers += is_here ? 0 : 1;
+    may_be_state_here = may_be_state_here || (is_here && (is_late || member.step));
+    is_state_elsewhere = is_state_elsewhere || (!is_here && !is_late && member.step);
+  }
+  return workers >= settings_.least && (is_state_elsewhere || !may_be_state_here);
+}
+
+bool Membership::has_survivor() const {
+  return std::ranges::any_of(world_, [&](Worker worker) {
+    const Member& member = workers_.at(worker);
+    return member.phase == Phase::waiting && (member.step || !had_state_);
+  });
+}
+
+bool Membership::may_reset() {
+  is_reset_counted_ = true;
+  if (settings_.reset_limit && resets_ >= *settings_.reset_limit) {
+    end(Reason::reset_limit, "Horovod was shutdown because number of resets during elastic job exceeded limit: " +
+                                 std::to_string(*settings_.reset_limit));
+    return false;
+  }
+  ++resets_;
+  return is_failure_new();
+}
+
+// A host that is lost says nothing about the program, so it is not compared.
+bool Membership::is_failure_new() {
+  if (failures_.empty() ? !has_failed_round_ : failures_.front().is_host_lost) return true;
+  Mark mark{failures_.empty() ? std::numeric_limits<int>::min() : failures_.front().code, {}};
+  for (Worker worker : world_) {
+    const Member& member = workers_.at(worker);
+    if (member.phase == Phase::waiting) mark.step = std::max(mark.step, member.step);
+  }
+  equal_failures_ = mark_ == mark ? equal_failures_ + 1 : 1;
+  mark_ = mark;
+  if (equal_failures_ < most_equal_failures) return true;
+  end(Reason::equal_failures, text_about_failures() + "; this is the " + std::to_string(equal_failures_) +
+                                  "rd time that a rank fails so and the training has not come further since the first: "
+                                  "it would happen again");
+  return false;
+}
+
+void Membership::begin_world_if_enough(Time now) {
+  const std::vector<Candidate> all = candidates(now);
+  const std::size_t there = all.size();
+  const bool have_state = !had_state_ || std::ranges::any_of(all, &Candidate::has_state);
+  if (std::cmp_greater_equal(there, needed()) && have_state) return begin_world(now);
+  const bool can_be_enough =
+      !settings_.are_hosts_fixed || std::cmp_greater_equal(pool_.usable_at(std::max(now, gathering_ends())), needed());
+  if (can_be_enough && now < gathering_ends()) return;
+  std::string text = text_about_failures();
+  if (!text.empty()) text += "; ";
+  if (std::cmp_greater_equal(there, needed()))
+    return end(Reason::all_failed, text + "no host is left that has the state of the training");
+  text += std::to_string(needed()) + " ranks are needed (" + (needed() == settings_.least ? "--min-np" : "-np") +
+          "), " + std::to_string(there) + " can take part";
+  if (can_be_enough) text += " after " + std::to_string(settings_.timeout.count() / 1000) + " s (--elastic-timeout)";
+  else text += ", and the hosts of this job are fixed";
+  end(Reason::too_few, std::move(text));
+}
+
+void Membership::begin_world(Time now) {
+  const std::vector<WorldPlace> places = rank_workers(candidates(now), settings_.most);
+  ++epoch_;
+  if (epoch_ > 1) note(text_about_world(places.size()));
+  for (Worker worker : world_) workers_.at(worker).rank.reset();
+  world_.clear();
+  int newcomers = 0;
+  for (const WorldPlace& place : places)
+    if (!workers_.at(place.worker).step) ++newcomers;
+  for (const WorldPlace& place : places) {
+    Member& member = workers_.at(place.worker);
+    member.rank = place.rank;
+    member.phase = Phase::in_world;
+    world_.push_back(place.worker);
+    steps_.push_back(Assign{epoch_, static_cast<int>(places.size()), place, newcomers});
+  }
+  is_gathering_ = false;
+  has_failed_round_ = false;
+  failures_.clear();
+  told_ = 0;
+}
+
+void Membership::start_workers(Time now) {
+  const std::vector<HostPool::Slot> slots = pool_.usable(now);
+  if (!has_started_) {
+    if (std::cmp_less(slots.size(), settings_.first)) return;
+    has_started_ = true;
+    since_ = now;
+  }
+  if (count_ranks(Phase::finished) > 0) return;  // the job ends
+  std::set<std::string> unjudged;
+  for (const Failure& each : failures_)
+    if (!each.is_judged) unjudged.insert(each.slot.host);
+  std::set<HostPool::Slot> taken;
+  std::int64_t there = 0;
+  for (const auto& [worker, member] : workers_) {
+    if (member.has_process() || member.phase == Phase::stopping) taken.insert(member.slot);
+    if (member.has_process() && is_usable(member, now)) ++there;
+  }
+  const std::int64_t wanted = std::int64_t{settings_.most} + settings_.spares;
+  for (const HostPool::Slot& slot : slots) {
+    if (there >= wanted) break;
+    if (taken.contains(slot) || unjudged.contains(slot.host)) continue;
+    Worker worker{workers_.size() + 1};
+    workers_[worker] = Member{.slot = slot, .since = now};
+    steps_.push_back(Start{worker, slot.host, slot.index});
+    ++there;
+  }
+}
+
+// Since when the first of the workers that could be added waits.
+std::optional<Membership::Time> Membership::first_newcomer_since(Time now) const {
+  std::optional<Time> since;
+  for (const auto& [worker, member] : workers_)
+    if (member.phase == Phase::waiting && !member.rank && is_usable(member, now) && (!since || member.since < *since))
+      since = member.since;
+  return since;
+}
+
+void Membership::tell_first_rank(Time now) {
+  if (is_gathering_ || count_ranks(Phase::in_world) != world_.size()) return;
+  int staying = 0, waiting = 0, starting = 0;
+  for (const auto& [worker, member] : workers_) {
+    if (!member.has_process() || !is_usable(member, now)) continue;
+    ++(member.rank ? staying : member.phase == Phase::waiting ? waiting : starting);
+  }
+  unsigned change = 0;
+  if (std::cmp_less(staying, world_.size())) change |= bit_of(Change::removed);
+  const bool waits_for_more = starting > 0 && staying + waiting < settings_.most &&
+                              now < first_newcomer_since(now).value_or(now) + patience_for_newcomers;
+  if (waiting > 0 && staying < settings_.most && !waits_for_more) change |= bit_of(Change::added);
+  change &= ~told_;
+  if (change == 0) return;
+  told_ |= change;
+  steps_.push_back(Tell{world_.front(), static_cast<Change>(change)});
+}
+
+Membership::Step Membership::wait(Time now) const {
+  std::optional<Time> when;
+  auto add = [&](Time time) {
+    if (time > now && (!when || time < *when)) when = time;
+  };
+  if (is_gathering_) add(gathering_ends());
+  if (auto next = pool_.next_return(now)) add(*next);
+  for (const auto& [worker, member] : workers_)
+    if (member.phase == Phase::starting) add(member.since + settings_.timeout);
+  if (auto since = first_newcomer_since(now); since && !is_gathering_) add(*since + patience_for_newcomers);
+  return when ? Step(WaitUntil{*when}) : Step(GoOn{});
+}
+
+// ---- parts of steps
+
+void Membership::take_out_host(const std::string& host, const std::string& why) {
+  const Time now = settings_.now();
+  steps_.push_back(TakeOut{host, {}, pool_.take_out(host, now, settings_.draw()), why});
+  for (const auto& [worker, member] : workers_)
+    if (member.slot.host == host && member.has_process()) stop(worker, "its host is not used any more: " + why);
+}
+
+void Membership::take_out_slot(const HostPool::Slot& slot, const std::string& why) {
+  const Time now = settings_.now();
+  steps_.push_back(TakeOut{slot.host, slot.index, pool_.take_out(slot.host, slot.index, now, settings_.draw()), why});
+}
+
+void Membership::stop(Worker worker, const std::string& why) {
+  workers_.at(worker).phase = Phase::stopping;
+  steps_.push_back(Stop{worker, why});
+}
+
+void Membership::note(std::string text) {
+  steps_.push_back(Note{std::move(text)});
+}
+
+void Membership::end(Reason reason, std::string text) {
+  if (end_) return;
+  end_ = End{reason, std::move(text), {}, {}};
+  if (!failures_.empty()) end_->first_failure = failures_.front().worker;
+  for (Worker worker : world_) {
+    const Member& member = workers_.at(worker);
+    if (end_->keeper || member.phase != Phase::waiting || !member.step) continue;
+    end_->keeper = worker;
+  }
+}
+
+std::size_t Membership::count(Phase phase) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(workers_, [&](const auto& each) { return each.second.phase == phase; }));
+}
+
+std::size_t Membership::count_ranks(Phase phase) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(world_, [&](Worker each) { return workers_.at(each).phase == phase; }));
+}
+
+std::vector<Candidate> Membership::candidates(Time now) const {
+  std::vector<Candidate> all;
+  for (const auto& [worker, member] : workers_)
+    if (member.phase == Phase::waiting && is_usable(member, now))
+      all.push_back({worker, member.slot, pool_.place_of(member.slot.host), member.rank, member.step.has_value()});
+  return all;
+}
+
+}  // namespace hvd::launcher
