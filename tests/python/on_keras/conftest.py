@@ -1,8 +1,8 @@
-"""Settings for the tests of horovod.keras where Keras runs on torch. Every rank of a job runs all of them, in the same
-order."""
+"""Settings for the tests of horovod.keras where Keras runs on torch or, with KERAS_BACKEND=jax, on JAX. Every rank of a
+job runs all of them, in the same order."""
 import os
 
-os.environ["KERAS_BACKEND"] = "torch"
+os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import pytest  # noqa: E402  Keras reads the variable when it is imported
 

@@ -64,6 +64,20 @@ def test_a_copy_that_would_not_reduce_is_refused(package, copied):
         copied(package.DistributedOptimizer(keras.optimizers.SGD(1.0)))
 
 
+@pytest.mark.skipif(not hasattr(keras, "Variable"), reason="of Keras 3, which chooses XLA by itself")
+def test_a_distributed_optimizer_keeps_a_model_on_a_gpu_out_of_xla(package, monkeypatch):
+    class Gpu:
+        device_type = "GPU"
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: [Gpu()])
+    alone, distributed = compiled(keras.optimizers.SGD(0.1)), compiled(package.DistributedOptimizer(
+        keras.optimizers.SGD(0.1)))
+    assert alone.jit_compile and not distributed.jit_compile
+    distributed.compile(optimizer=distributed.optimizer, loss="mse", jit_compile=True)
+    with pytest.raises(NotImplementedError, match="jit_compile=False"):
+        distributed.fit(DATA, TARGETS, verbose=0)
+
+
 def test_callbacks_in_fit(package, hvd, rank, size, capsys):
     keras.utils.set_random_seed(rank + 1)
     model = compiled(package.DistributedOptimizer(keras.optimizers.Adam(0.01 * size)))

@@ -1,6 +1,8 @@
 """The reduction of gradients for each backend of Keras."""
 from horovod import _core
 from horovod.common.compression import NoneCompressor
+from horovod.common.operations import place_in
+from horovod.common.util import split_list
 
 
 def backend_of(keras):
@@ -12,11 +14,13 @@ def compression_of(keras):
     backend = backend_of(keras)
     if backend == "tensorflow":
         from horovod.tensorflow.compression import Compression
-        return Compression
-    if backend == "torch":
+    elif backend == "torch":
         from horovod.torch.compression import Compression
-        return Compression
-    return _OnlyNone
+    elif backend == "jax":
+        from horovod._keras.on_jax import Compression
+    else:
+        Compression = _OnlyNone
+    return Compression
 
 
 class _OnlyNone:
@@ -25,56 +29,99 @@ class _OnlyNone:
     none = NoneCompressor
 
 
-def is_none(compression):
-    """compression=None stands for none in all packages, so that a default needs no framework."""
-    return compression is None or compression is NoneCompressor
+class Reduction:
+    """The gradients of an optimizer, of whatever backend: which are reduced, under which names, in which groups.
+    Subclasses reduce tensors of their backend."""
 
-
-class TorchReduction:
-    """Gradients of Keras on torch."""
-
-    def __init__(self, name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set,
-                 scale_local_gradients):
-        import horovod.torch as hvd
+    def __init__(self, name, compression, op, gradient_predivide_factor, groups, process_set, scale_local_gradients):
         if gradient_predivide_factor != 1.0 and op != _core.AVERAGE:
             raise ValueError("gradient_predivide_factor is for op=hvd.Average only")
-        if groups is not None and (isinstance(groups, bool) or not isinstance(groups, (int, list, tuple))
-                                   or (isinstance(groups, int) and groups < 0)):
-            raise ValueError(f"groups is a number of groups greater than 0, or a list of lists of variables, "
-                             f"not {groups!r}")
+        self.op = op
         self.process_set = process_set
         self.scale_local_gradients = scale_local_gradients
-        self._hvd = hvd
+        self.compression = NoneCompressor if compression is None else compression
+        self.prescale, self.postscale = 1.0 / gradient_predivide_factor, gradient_predivide_factor
         self._name = name
-        self._more = {"op": op, "process_set": process_set}
-        self._compression = NoneCompressor if compression is None else compression
-        if gradient_predivide_factor != 1.0:
-            self._more.update(prescale_factor=1.0 / gradient_predivide_factor,
-                              postscale_factor=gradient_predivide_factor)
+        self._groups = _checked_groups(groups)
 
     def size(self):
-        from horovod.common.operations import place_in
+        """The number of ranks that reduce; 1 if this rank has nothing to reduce with others."""
         place, size = place_in(self.process_set._check_id())
         return size if place >= 0 else 1
 
     def reduce(self, gradients, variables, local=frozenset()):
+        """Returns the gradients, reduced over the ranks of the set. None stays None. Gradients of variables in `local`
+        (ids) stay this rank's own."""
         gradients, variables = list(gradients), list(variables)
         size = self.size()
         if size == 1:
             return gradients
-        handles = []
-        for i, (gradient, variable) in enumerate(zip(gradients, variables)):
-            if gradient is None:
-                continue
-            if id(variable) in local:
-                gradients[i] = gradient / size if self.scale_local_gradients else gradient
-                continue
-            compressed, context = self._compression.compress(gradient.detach().contiguous())
-            name = f"{self._name}.{getattr(variable, 'path', i)}"
-            handles.append((i, context, self._hvd.allreduce_async(compressed, name=name, **self._more)))
-        for i, context, handle in handles:
-            gradients[i] = self._compression.decompress(self._hvd.synchronize(handle), context)
+        chosen = [i for i, (gradient, variable) in enumerate(zip(gradients, variables))
+                  if gradient is not None and id(variable) not in local]
+        if self.scale_local_gradients:
+            for i, variable in enumerate(variables):
+                if gradients[i] is not None and id(variable) in local:
+                    gradients[i] = gradients[i] / size
+        compressed = [self.compression.compress(gradients[i]) for i in chosen]
+        names = [f"{self._name}.{getattr(variables[i], 'path', i)}" for i in chosen]
+        reduced = self._reduce_all([each for each, _ in compressed], names,
+                                   self._groups_of([variables[i] for i in chosen])) if chosen else []
+        for i, each, (_, context) in zip(chosen, reduced, compressed):
+            gradients[i] = self.compression.decompress(each, context)
         return gradients
+
+    def _groups_of(self, variables):
+        """Returns the numbers of those that are reduced together, as lists."""
+        everyone = list(range(len(variables)))
+        if self._groups is None:
+            return [[i] for i in everyone]
+        if isinstance(self._groups, int):
+            return [part for part in split_list(everyone, self._groups) if part]
+        group_of = {id(variable): number for number, group in enumerate(self._groups) for variable in group}
+        together = {}
+        for i in everyone:
+            together.setdefault(group_of.get(id(variables[i]), -1 - i), []).append(i)
+        return list(together.values())
+
+    def _reduce_all(self, tensors, names, groups):
+        """Returns the tensors, reduced. groups: numbers of tensors that become ready together."""
+        raise NotImplementedError
+
+
+def _checked_groups(groups):
+    if groups is None:
+        return None
+    if isinstance(groups, (list, tuple)):
+        if not all(isinstance(group, (list, tuple)) for group in groups):
+            raise ValueError("groups is a number, or a list of lists of variables")
+        return [list(group) for group in groups]
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 0:
+        raise ValueError(f"groups is a number of groups greater than 0, or a list of lists of variables, "
+                         f"not {groups!r}")
+    return groups or None
+
+
+class TorchReduction(Reduction):
+    """Gradients of Keras on torch."""
+
+    def _reduce_all(self, tensors, names, groups):
+        import horovod.torch as hvd
+        more = {"op": self.op, "process_set": self.process_set, "prescale_factor": self.prescale,
+                "postscale_factor": self.postscale}
+        tensors = [each.detach().contiguous() for each in tensors]
+        handles = []
+        for group in groups:
+            if len(group) == 1:
+                handles.append((group, hvd.allreduce_async(tensors[group[0]], name=names[group[0]], **more)))
+            else:
+                name = f"{names[group[0]]}_to_{names[group[-1]]}"
+                handles.append((group, hvd.grouped_allreduce_async([tensors[i] for i in group], name=name, **more)))
+        results = [None] * len(tensors)
+        for group, handle in handles:
+            reduced = hvd.synchronize(handle)
+            for i, each in zip(group, [reduced] if len(group) == 1 else reduced):
+                results[i] = each
+        return results
 
 
 def reduction_for(keras, name, device_dense, device_sparse, compression, sparse_as_dense, op,
@@ -88,8 +135,11 @@ def reduction_for(keras, name, device_dense, device_sparse, compression, sparse_
                                  gradient_predivide_factor, num_groups, groups, process_set,
                                  scale_local_gradients), key_of
     if backend == "torch":
-        return TorchReduction(name, compression, sparse_as_dense, op, gradient_predivide_factor,
-                              groups if groups is not None else num_groups or None, process_set,
-                              scale_local_gradients), id
-    raise NotImplementedError(f"horovod's DistributedOptimizer is there for Keras on TensorFlow and on torch; this is "
-                              f"Keras on {backend}. Set KERAS_BACKEND=tensorflow or torch")
+        kind = TorchReduction
+    elif backend == "jax":
+        from horovod._keras.on_jax import JaxReduction as kind
+    else:
+        raise NotImplementedError(f"horovod's DistributedOptimizer is there for Keras on TensorFlow, torch and JAX; "
+                                  f"this is Keras on {backend}. Set KERAS_BACKEND=tensorflow, torch or jax")
+    return kind(name, compression, op, gradient_predivide_factor, groups if groups is not None else num_groups or None,
+                process_set, scale_local_gradients), id

@@ -9,6 +9,13 @@ def values_of(variables):
     return [np.asarray(each.numpy()) for each in variables]
 
 
+def be_in_variables(model):
+    """On JAX a model is in the program that trains it; this puts it into its variables, where it can be read and set.
+    The next batch begins with them."""
+    if hasattr(model, "jax_state_sync"):
+        model.jax_state_sync()
+
+
 def _variables_of(model, optimizer):
     """What all ranks must have alike: not the seeds of random numbers, nor the sums of metrics."""
     own = list(model.weights)
@@ -51,8 +58,7 @@ def make_callbacks(keras):
         def on_train_batch_end(self, batch, logs=None):
             if self.broadcast_done:
                 return
-            if hasattr(self.model, "jax_state_sync"):
-                self.model.jax_state_sync()
+            be_in_variables(self.model)
             variables = [each for each in _variables_of(self.model, self.model.optimizer)
                          if id(each) not in self._local]
             broadcast_all(variables, self.root_rank, "BroadcastGlobalVariablesCallback")
@@ -135,6 +141,7 @@ def make_callbacks(keras):
                 optimizer.momentum = momentum * new / old
 
         def _learning_rate(self):
+            be_in_variables(self.model)
             rate = self.model.optimizer.learning_rate
             if callable(rate) and not hasattr(rate, "numpy"):
                 raise ValueError(f"{type(self).__name__}: the optimizer has a schedule of its own "

@@ -2,6 +2,7 @@
 import contextlib
 
 from horovod import _core
+from horovod._keras.aggregation import aggregation_for
 from horovod._keras.backends import backend_of, reduction_for
 
 
@@ -96,68 +97,6 @@ class _Keras2(_Common):
                                                                                     **kwargs))
 
 
-def _new_counter():
-    import tensorflow as tf
-    return tf.Variable(0, trainable=False, dtype=tf.int32, name="aggregation_counter")
-
-
-class _Aggregation:
-    """Adds gradients up on this rank, and reduces and applies the sums at every k-th call with the same variables."""
-
-    def __init__(self, backward_passes_per_step, average, sparse_as_dense):
-        self.backward_passes_per_step = backward_passes_per_step
-        self.counter = _new_counter()  # of the first list of variables
-        self._average = average
-        self._sparse_as_dense = sparse_as_dense
-        # ids of a call's variables -> its counter, {number of the gradient -> sum}, the variables, which keep their ids
-        self._states = {}
-
-    def apply(self, optimizer, gradients, variables, reduce, apply_now):
-        import tensorflow as tf
-
-        from horovod.tensorflow.gradient_aggregation import dense
-        gradients = [dense(gradient, self._sparse_as_dense) for gradient in gradients]
-        counter, all_sums = self._state_for(gradients, variables)
-        for i, gradient in enumerate(gradients):
-            if gradient is not None:
-                all_sums[i].assign_add(gradient)
-        counter.assign_add(1)
-
-        def apply_sums():
-            sums = [None if gradient is None else tf.identity(all_sums[i]) for i, gradient in enumerate(gradients)]
-            if self._average:
-                sums = [each if each is None else each / tf.cast(self.backward_passes_per_step, each.dtype)
-                        for each in sums]
-            apply_now(reduce(sums, variables))
-            for each in all_sums.values():
-                each.assign(tf.zeros_like(each))
-            counter.assign(0)
-            return tf.constant(True)
-
-        def only_count():
-            optimizer.iterations.assign_add(1)
-            return tf.constant(False)
-
-        is_due = tf.equal(counter, self.backward_passes_per_step)
-        if tf.executing_eagerly():
-            return apply_sums() if is_due else only_count()
-        return tf.cond(is_due, apply_sums, only_count)
-
-    def _state_for(self, gradients, variables):
-        """Returns the counter and the sums of calls with these variables, such as those of one of two models."""
-        import tensorflow as tf
-        key = tuple(id(variable) for variable in variables)
-        with tf.init_scope():
-            if key not in self._states:
-                self._states[key] = (_new_counter() if self._states else self.counter, {}, variables)
-            counter, sums, _ = self._states[key]
-            for i, gradient in enumerate(gradients):
-                if gradient is not None and i not in sums:
-                    sums[i] = tf.Variable(tf.zeros(variables[i].shape, gradient.dtype), trainable=False,
-                                          name=f"aggregation_sum_{i}")
-        return counter, sums
-
-
 def _check(optimizer, op, backward_passes_per_step, backend):
     if hasattr(optimizer, "_hvd"):
         raise ValueError("this optimizer is an hvd.DistributedOptimizer already; its gradients would be reduced twice")
@@ -165,9 +104,9 @@ def _check(optimizer, op, backward_passes_per_step, backend):
         raise ValueError(f"DistributedOptimizer of Keras: op is hvd.Average or hvd.Sum, not {op!r}")
     if backward_passes_per_step <= 0:
         raise ValueError(f"backward_passes_per_step is greater than 0, not {backward_passes_per_step}")
-    if backward_passes_per_step > 1 and backend != "tensorflow":
-        raise NotImplementedError(f"backward_passes_per_step > 1 is there for Keras on TensorFlow; on {backend} give "
-                                  "the optimizer gradient_accumulation_steps=")
+    if backward_passes_per_step > 1 and backend not in ("tensorflow", "torch"):
+        raise NotImplementedError("backward_passes_per_step > 1 is there for Keras on TensorFlow and on torch; on "
+                                  f"{backend} give the optimizer gradient_accumulation_steps=")
 
 
 def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
@@ -186,12 +125,14 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
                                       scale_local_gradients)
     aggregation = None
     if backward_passes_per_step > 1:
-        aggregation = _Aggregation(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
+        aggregation = aggregation_for(keras, backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
     # Saved models name the class by module and name. They are loaded where there is no Horovod, too.
     attributes = {"__module__": base.__module__, "__doc__": base.__doc__}
     cls = type(base.__name__, (_Keras3 if hasattr(base, "apply") else _Keras2, base), attributes)
     _be_exported_as(base, cls)
     _see_through_loss_scaling(keras)
+    if backend == "tensorflow":
+        _keep_out_of_xla(keras)
     distributed = cls.from_config(_config_of(optimizer, name))
     distributed._hvd = _Distribution(reduction, key_of, aggregation)
     return distributed
@@ -227,10 +168,28 @@ def _see_through_loss_scaling(keras):
     old = getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None)
     if new is not None and hasattr(new, "apply") and not hasattr(new.apply, "_hvd"):
         new.apply = _around_apply(new.apply)
+        if hasattr(new, "stateless_apply"):
+            new.stateless_apply = _around_stateless_apply(new.stateless_apply)
     elif old is not None and not hasattr(old, "apply"):
         for cls in (old, *_subclasses(old)):
             if "apply_gradients" in vars(cls) and not hasattr(cls.apply_gradients, "_hvd"):
                 cls.apply_gradients = _around_apply_gradients(cls.apply_gradients)
+
+
+def _keep_out_of_xla(keras):
+    """Makes Keras 3 not choose XLA for a model with a distributed optimizer, unless it is told to. (It does so where
+    there is a GPU.)"""
+    chosen = getattr(keras.Model, "_resolve_auto_jit_compile", None)
+    if chosen is None or hasattr(chosen, "_hvd"):
+        return
+
+    def resolve(model):
+        optimizer = getattr(model, "optimizer", None)
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        return False if hasattr(optimizer, "_hvd") else chosen(model)
+
+    resolve._hvd = True
+    keras.Model._resolve_auto_jit_compile = resolve
 
 
 def _subclasses(cls):
@@ -258,6 +217,19 @@ def _around_apply(original):
 
     apply._hvd = True
     return apply
+
+
+def _around_stateless_apply(original):
+    """For JAX, where Keras looks for infinities here."""
+    def stateless_apply(self, optimizer_variables, grads, trainable_variables):
+        distribution = _of_inner(self)
+        if distribution is None:
+            return original(self, optimizer_variables, grads, trainable_variables)
+        reduced = distribution.reduce(grads, self._trainable_variables)
+        with distribution.reduced_outside():
+            return original(self, optimizer_variables, reduced, trainable_variables)
+
+    return stateless_apply
 
 
 def _around_apply_gradients(original):
