@@ -7,6 +7,8 @@ import keras
 import numpy as np
 import pytest
 
+from horovod.common.exceptions import HorovodInternalError
+
 BACKEND = keras.backend.backend()
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="of Keras on torch")
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="of Keras on JAX")
@@ -218,3 +220,32 @@ def test_what_is_not_there_is_named(hvd):
             hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)
     with pytest.raises(ValueError, match="op is"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Adasum)
+
+
+def train_elastic(hvd, rank, size, fails_at):
+    model = model_for(hvd.DistributedOptimizer(keras.optimizers.Adam(0.05)))
+    failures = [fails_at]
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if failures[0] == (state.epoch, state.batch) and rank == size - 1:
+                failures[0] = None
+                raise HorovodInternalError("on purpose")
+
+    @hvd.elastic.run
+    def train(state):
+        elastic = hvd.elastic
+        first = state.batch * 4 + rank
+        while state.epoch < 3:
+            model.fit(DATA[first::size], TARGETS[first::size], batch_size=4 // size, shuffle=False, verbose=0, epochs=1,
+                      callbacks=[elastic.UpdateBatchStateCallback(state), elastic.UpdateEpochStateCallback(state),
+                                 Fails(), elastic.CommitStateCallback(state, 2)])
+            first = rank
+
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+    train(state)
+    return [each.numpy().tolist() for each in [*model.weights, *model.optimizer.variables]]
+
+
+def test_a_failure_within_fit_changes_no_bit_of_a_training(hvd, rank, size):
+    assert train_elastic(hvd, rank, size, (1, 3)) == train_elastic(hvd, rank, size, None)

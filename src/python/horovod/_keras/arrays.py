@@ -63,6 +63,15 @@ def broadcast_all(arrays, names, root_rank, process_set=global_process_set):
     return _ops.finish(_ops.submit_group(members, outputs, outputs))
 
 
+def assign_all(variables, root_rank, name):
+    """Gives variables of any backend of Keras the root's values."""
+    variables = [each for each in variables if "string" not in str(each.dtype)]
+    names = [f"{name}.{i}.{getattr(each, 'path', None) or each.name}" for i, each in enumerate(variables)]
+    values = [np.asarray(each.numpy()) for each in variables]
+    for variable, value in zip(variables, broadcast_all(values, names, root_rank)):
+        variable.assign(value)
+
+
 def broadcast(array, root_rank, name=None, process_set=global_process_set):
     return broadcast_all([np.asarray(array)], [name], root_rank, process_set)[0]
 

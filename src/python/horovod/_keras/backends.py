@@ -44,17 +44,12 @@ class Reduction:
         self._name = name
         self._groups = _checked_groups(groups)
 
-    def size(self):
-        """The number of ranks that reduce; 1 if this rank has nothing to reduce with others."""
-        place, size = place_in(self.process_set._check_id())
-        return size if place >= 0 else 1
-
     def reduce(self, gradients, variables, local=frozenset()):
         """Returns the gradients, reduced over the ranks of the set. None stays None. Gradients of variables in `local`
         (ids) stay this rank's own."""
         gradients, variables = list(gradients), list(variables)
-        size = self.size()
-        if size == 1:
+        place, size = place_in(self.process_set._check_id())
+        if place < 0 or size == 1:
             return gradients
         chosen = [i for i, (gradient, variable) in enumerate(zip(gradients, variables))
                   if gradient is not None and id(variable) not in local]

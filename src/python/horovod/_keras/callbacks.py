@@ -3,10 +3,7 @@ import numpy as np
 
 from horovod import _core
 from horovod._keras import arrays
-
-
-def values_of(variables):
-    return [np.asarray(each.numpy()) for each in variables]
+from horovod._keras.models import variables_of
 
 
 def be_in_variables(model):
@@ -16,20 +13,9 @@ def be_in_variables(model):
         model.jax_state_sync()
 
 
-def _variables_of(model, optimizer):
+def shared_variables(model, optimizer):
     """What all ranks must have alike: not the seeds of random numbers, nor the sums of metrics."""
-    own = list(model.weights)
-    more = [] if optimizer is None else optimizer.variables
-    more = list(more() if callable(more) and not isinstance(more, (list, tuple)) else more)
-    return own + more
-
-
-def broadcast_all(variables, root_rank, name):
-    """Gives variables of any backend the root's values."""
-    variables = [each for each in variables if "string" not in str(each.dtype)]
-    names = [f"{name}.{i}.{getattr(each, 'path', None) or each.name}" for i, each in enumerate(variables)]
-    for variable, value in zip(variables, arrays.broadcast_all(values_of(variables), names, root_rank)):
-        variable.assign(value)
+    return list(model.weights) + ([] if optimizer is None else variables_of(optimizer))
 
 
 def make_callbacks(keras):
@@ -59,9 +45,9 @@ def make_callbacks(keras):
             if self.broadcast_done:
                 return
             be_in_variables(self.model)
-            variables = [each for each in _variables_of(self.model, self.model.optimizer)
+            variables = [each for each in shared_variables(self.model, self.model.optimizer)
                          if id(each) not in self._local]
-            broadcast_all(variables, self.root_rank, "BroadcastGlobalVariablesCallback")
+            arrays.assign_all(variables, self.root_rank, "BroadcastGlobalVariablesCallback")
             self.broadcast_done = True
 
     class MetricAverageCallback(Callback):

@@ -14,18 +14,25 @@ def load_model(keras, wrap, filepath, custom_optimizers, custom_objects):
     return model
 
 
-def _variables(optimizer):
+def variables_of(optimizer):
     variables = optimizer.variables
     return list(variables() if callable(variables) and not isinstance(variables, (list, tuple)) else variables)
 
 
+def build_optimizer(optimizer, model):
+    """Makes the variables of the optimizer, if it has not got them yet."""
+    if not hasattr(optimizer, "build"):  # an optimizer of the old Keras 2
+        optimizer._create_all_weights(model.trainable_variables)
+    elif not getattr(optimizer, "built", False):
+        optimizer.build(model.trainable_variables)
+
+
 def _in_state_of(optimizer, distributed, model):
+    build_optimizer(distributed, model)
     if hasattr(distributed, "build"):
-        distributed.build(model.trainable_variables)
-        for own, saved in zip(_variables(distributed), _variables(optimizer)):
+        for own, saved in zip(variables_of(distributed), variables_of(optimizer)):
             own.assign(saved)
     else:  # an optimizer of the old Keras 2
-        distributed._create_all_weights(model.trainable_variables)
         saved = optimizer.get_weights()
         if saved:
             distributed.set_weights(saved)

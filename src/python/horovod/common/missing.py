@@ -2,10 +2,7 @@
 
 _INSTEAD = {
     "horovod.mxnet": "Its binding is to come; horovod.torch and horovod.tensorflow are there",
-    "horovod.tensorflow.elastic": "Write checkpoints, and start again from the last one when the hosts change",
     "horovod.tensorflow.data": "Read the data on each rank, as by dataset.shard(hvd.size(), hvd.rank())",
-    "horovod.tensorflow.keras.elastic": "Write checkpoints, and start again from the last one when the hosts change",
-    "horovod.keras.elastic": "Write checkpoints, and start again from the last one when the hosts change",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.run": "Put the function into a program and start that: horovodrun -np 4 python program.py"}

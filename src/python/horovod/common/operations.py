@@ -34,6 +34,12 @@ def place_in(set_id):
         raise HorovodInternalError(str(error)) from None
 
 
+def ranks_may_change():
+    """Whether this job may go on with other ranks, so that their number is to be asked for in each step."""
+    facts = getattr(_core, "elastic_facts", None)
+    return facts is not None and facts() is not None
+
+
 def root_of(root_rank):
     """Returns the rank that gives its tensor, as an integer."""
     try:

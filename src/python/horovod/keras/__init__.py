@@ -10,7 +10,6 @@ from horovod._keras.backends import compression_of as _compression_of
 from horovod._keras.models import load_model as _load_model
 from horovod._keras.optimizers import create_distributed_optimizer as _create_distributed_optimizer
 from horovod.common.basics import HorovodBasics as _HorovodBasics
-from horovod.common.missing import text_about
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import global_process_set
 from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
@@ -143,7 +142,4 @@ def barrier():
     _ops.barrier(0)
 
 
-def __getattr__(name):
-    if name == "elastic":
-        raise AttributeError(text_about("horovod.keras.elastic"))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+from horovod.keras import elastic  # noqa: E402, F401  it needs what is defined above

@@ -41,12 +41,13 @@ def _check_has_gpu():
 
 
 def __getattr__(name):
-    if name in ("callbacks", "keras", "SyncBatchNormalization"):
+    if name in ("callbacks", "elastic", "keras", "SyncBatchNormalization"):
         import importlib
         module = importlib.import_module({"callbacks": "horovod.tensorflow.keras.callbacks",
+                                          "elastic": "horovod.tensorflow.elastic",
                                           "keras": "horovod.tensorflow.keras"}.get(
                                               name, "horovod.tensorflow.sync_batch_norm"))
         return module.SyncBatchNormalization if name == "SyncBatchNormalization" else module
-    if name in ("elastic", "data"):
+    if name == "data":
         raise AttributeError(text_about(f"horovod.tensorflow.{name}"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -80,7 +80,7 @@ def _reduce_slices(slices, op, name, process_set, ignore_name_scope):
     results = []
     for each, values, indices in zip(slices, gathered[::2], gathered[1::2]):
         if op == Average:
-            values = values / tf.cast(place_in(process_set._check_id())[1], values.dtype)
+            values = values / tf.cast(mpi_ops.size_op(process_set._check_id()), values.dtype)
         results.append(tf.IndexedSlices(values, indices, dense_shape=each.dense_shape))
     return results
 

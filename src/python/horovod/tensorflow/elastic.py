@@ -1,3 +1,74 @@
-from horovod.common.missing import not_here
+"""Elastic training with TensorFlow: `hvd.elastic`."""
+import numpy as np
+import tensorflow as tf
 
-raise not_here(__name__)
+from horovod import _core
+from horovod._keras import arrays
+from horovod._keras.elastic import ModelState, from_rank_0, make_run
+from horovod._keras.elastic import rank as _rank
+from horovod.common.elastic import ObjectState
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow._job import _basics
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+
+
+def failure_of(error):
+    """Returns the HorovodInternalError that an operation within TensorFlow has raised, or None."""
+    if isinstance(error, HorovodInternalError):
+        return error
+    is_ours = isinstance(error, tf.errors.UnknownError) and "Horovod" in str(error)
+    return HorovodInternalError(error.message) if is_ours else None
+
+
+run = make_run(_basics, failure_of)
+
+
+class TensorFlowKerasState(ModelState):
+    __doc__ = ModelState.__doc__
+
+
+class TensorFlowState(ObjectState):
+    """The state of a training: variables of TensorFlow, and anything else by its name.
+
+    variables: by default all global variables of the graph. session: that of TensorFlow 1's graph; by default the
+    current one.
+    """
+
+    def __init__(self, variables=None, session=None, **kwargs):
+        self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
+        self.session = session or tf.compat.v1.get_default_session()
+        super().__init__(bcast_object=from_rank_0, get_rank=_rank, **kwargs)
+        self._values = self._read()
+
+    def _read(self):
+        if self.session is None:
+            return [np.array(each.numpy()) for each in self.variables]
+        return [np.array(each) for each in self.session.run(self.variables)] if self.variables else []
+
+    def _write(self, values):
+        for variable, value in zip(self.variables, values):
+            if self.session is None:
+                variable.assign(value)
+            else:
+                variable.load(value, self.session)
+
+    def save(self):
+        self._values = self._read()
+        super().save()
+
+    def restore(self):
+        self._write(self._values)
+        super().restore()
+
+    def sync(self):
+        """Takes over the state of rank 0, which a restore goes back to from now on."""
+        values = self._read()
+        sent = [i for i, value in enumerate(values) if value.dtype != object]  # every rank has made its own texts
+        if _core.has_place():
+            names = [f"elastic.variables.{i}" for i in sent]
+            for i, value in zip(sent, arrays.broadcast_all([values[i] for i in sent], names, 0)):
+                values[i] = value
+            self._write(values)
+        self._values = values
+        super().sync()

@@ -4,10 +4,10 @@ import warnings
 import tensorflow as tf
 
 from horovod import _ops
-from horovod.common.operations import place_in
+from horovod.common.operations import place_in, ranks_may_change
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.tensorflow import _collectives
+from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._job import Average, rocm_built
 from horovod.tensorflow._names import executing_eagerly, normalize
 from horovod.tensorflow.functions import name_of_variable
@@ -60,17 +60,17 @@ class GradientReduction:
         self._settings = (name, op, compression, sparse_as_dense, gradient_predivide_factor, device_dense,
                           device_sparse)
 
-    def size(self):
-        """The number of ranks that reduce; 1 if this rank has nothing to reduce with others."""
+    def _has_others(self):
+        """Whether this rank has something to reduce with others. In an elastic job it may get others later, when a
+        function that is being traced now runs."""
         place, size = place_in(self.process_set._check_id())
-        return size if place >= 0 else 1
+        return place >= 0 and (size > 1 or ranks_may_change())
 
     def reduce(self, gradients, variables, local=frozenset(), use_generic_names=False):
         """Returns the gradients, reduced over the ranks of the set. None stays None. Gradients of variables in `local`
         (key_of) stay this rank's own."""
         gradients, variables = list(gradients), list(variables)
-        size = self.size()
-        if size == 1:
+        if not self._has_others():
             return [self._dense(gradient) for gradient in gradients]
         results = list(gradients)
         chosen = []
@@ -80,7 +80,7 @@ class GradientReduction:
             if key_of(variable) not in local:
                 chosen.append(i)
             elif self.scale_local_gradients:
-                results[i] = _divided(gradient, size)
+                results[i] = _divided(gradient, mpi_ops.size_op(self.process_set._check_id()))
         if not chosen:
             return results
         names = [f"grad_{i}" if use_generic_names else self._name_of(variables[i], i) for i in chosen]

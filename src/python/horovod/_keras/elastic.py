@@ -1,0 +1,183 @@
+"""hvd.elastic of Keras, for whatever backend: the state of a model, and callbacks that keep it."""
+import functools
+
+import numpy as np
+
+from horovod import _core
+from horovod._keras import arrays
+from horovod._keras.callbacks import be_in_variables, shared_variables
+from horovod._keras.models import build_optimizer, variables_of
+from horovod.common import objects
+from horovod.common.elastic import ObjectState, begin_again, check_members, run_fn
+
+
+def from_rank_0(obj):
+    """In a process that has not called hvd.init() a state can be committed and restored, too."""
+    return objects.broadcast_object(obj, 0, "elastic.state") if _core.has_place() else obj
+
+
+def rank():
+    return _core.world()[0]
+
+
+def make_run(basics, failure_of):
+    """Returns the decorator `run`.
+
+    failure_of: returns the HorovodInternalError for which a framework has raised this exception, or None.
+    """
+    def run(func):
+        """Decorates a function of a state that trains. After a HorovodInternalError the ranks begin again, all with
+        rank 0's last commit, and call the function anew."""
+        @functools.wraps(func)
+        def told(state, *args, **kwargs):
+            try:
+                return func(state, *args, **kwargs)
+            except Exception as error:
+                failure = failure_of(error)
+                if failure is None or failure is error:
+                    raise
+                raise failure from error
+
+        elastic = run_fn(told, functools.partial(begin_again, basics))
+
+        @functools.wraps(func)
+        def wrapper(state, *args, **kwargs):
+            check_members(basics)
+            return elastic(state, *args, **kwargs)
+
+        return wrapper
+
+    return run
+
+
+class ModelState(ObjectState):
+    """The state of a training: a model of Keras, its optimizer, and anything else by its name.
+
+    The values of variables are saved as copies, other values by reference. Attributes that are not named here are not
+    part of the state.
+    """
+
+    def __init__(self, model, optimizer=None, backend=None, **kwargs):
+        if not model.built or not model.weights:
+            raise ValueError("an elastic state needs a model that has its weights; build it first, as by calling it "
+                             "once or by model.build(input_shape)")
+        self.model = model
+        self.optimizer = optimizer or getattr(model, "optimizer", None)
+        if self.optimizer is not None:
+            build_optimizer(self.optimizer, model)
+        self._size = _core.world()[1] if _core.has_place() else None
+        super().__init__(bcast_object=from_rank_0, get_rank=rank, **kwargs)
+        self._keep_values()
+
+    def _everything(self):
+        """Also what ranks have of their own, as seeds: on JAX a failed program may have taken it along."""
+        own = list(getattr(self.model, "variables", self.model.weights))
+        known = {id(each) for each in own}
+        more = [] if self.optimizer is None else variables_of(self.optimizer)
+        return [each for each in own + more if id(each) not in known or known.discard(id(each)) is None]
+
+    def _keep_values(self):
+        be_in_variables(self.model)
+        self._values = [(each, np.array(each.numpy())) for each in self._everything()]
+
+    def save(self):
+        self._keep_values()
+        super().save()
+
+    def restore(self):
+        be_in_variables(self.model)
+        for variable, value in self._values:
+            variable.assign(value)
+        super().restore()
+
+    def sync(self):
+        """Takes over the state of rank 0, which a restore goes back to from now on."""
+        be_in_variables(self.model)
+        shared = shared_variables(self.model, self.optimizer)
+        if _core.has_place():
+            arrays.assign_all(shared, 0, "elastic.variables")
+        self._keep_values()
+        super().sync()
+
+    def reset(self):
+        """A program that was made for other ranks is made anew."""
+        size = _core.world()[1]
+        if size != self._size:
+            self._size = size
+            self.model.train_function = None
+
+
+def make_elastic_callbacks(keras):
+    """Returns the classes by their names."""
+    Callback = keras.callbacks.Callback
+
+    class CommitStateCallback(Callback):
+        """Commits the state after every `batches_per_commit` batches, and at the end of each epoch. It comes after the
+        callbacks that change the state."""
+
+        def __init__(self, state, batches_per_commit=1):
+            super().__init__()
+            self.state = state
+            self.batches_per_commit = batches_per_commit
+            self.batches_remaining = batches_per_commit
+
+        def on_train_begin(self, logs=None):
+            self.batches_remaining = self.batches_per_commit
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.batches_remaining -= 1
+            if self.batches_remaining == 0:
+                self._commit()
+
+        def on_epoch_end(self, epoch, logs=None):
+            self._commit()
+
+        def _commit(self):
+            self.batches_remaining = self.batches_per_commit
+            self.state.commit()
+
+    class UpdateBatchStateCallback(Callback):
+        """Keeps in state.batch how many batches of the epoch are done. A training that is restored has that many
+        batches less in its first epoch; the program leaves them out of the data that it gives to fit()."""
+
+        def __init__(self, state):
+            super().__init__()
+            self.state = state
+            self._steps = None
+            self._before = 0
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self._before = self.state.batch
+            if self.params.get("steps"):
+                self._steps = self._steps or self.params["steps"]
+                self.params["steps"] = self._steps - self._before
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.state.batch = self._before + batch + 1
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.state.batch = 0
+
+    class UpdateEpochStateCallback(Callback):
+        """Keeps in state.epoch how many epochs are done, those of earlier calls of fit() too."""
+
+        def __init__(self, state):
+            super().__init__()
+            self.state = state
+            self.initial_epoch = 0
+            self._first = None
+
+        def on_train_begin(self, logs=None):
+            self.initial_epoch, self._first = self.state.epoch, None
+
+        def on_epoch_begin(self, epoch, logs=None):
+            if self._first is None:  # not 0 if the program gave fit() an initial_epoch
+                self._first = epoch
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.state.epoch = self.initial_epoch + epoch - (self._first or 0) + 1
+
+    classes = (CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback)
+    for cls in classes:
+        cls.__qualname__ = cls.__name__
+    return {cls.__name__: cls for cls in classes}
