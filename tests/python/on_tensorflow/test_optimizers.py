@@ -250,3 +250,38 @@ def test_slices_cannot_be_added_up_unless_they_are_made_dense(hvd):
     for _ in range(2):
         optimizer.apply_gradients([(slices, table)])
     assert np.allclose(table.numpy(), [[1, 1], [-1, -1], [1, 1]])
+
+
+def step_by_adasum(hvd, passes, gradient, eagerly):
+    """Returns a variable after `passes` steps of this rank with that gradient, combined by Adasum."""
+    def make():
+        return hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.5), op=hvd.Adasum,
+                                        backward_passes_per_step=passes)
+
+    if eagerly:
+        variable, optimizer = tf.Variable([1.0] * 4), make()
+        for _ in range(passes):
+            optimizer.apply_gradients([(tf.constant(gradient), variable)])
+        return variable.numpy()
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable, optimizer = tf.Variable([1.0] * 4), make()
+        train = optimizer.minimize(tf.reduce_sum(variable * gradient))
+        session.run(v1.global_variables_initializer())
+        for _ in range(2 * passes):
+            session.run(train)
+        return session.run(variable)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_adasum_combines_the_changes_of_ranks(hvd, rank, size, passes, eagerly):
+    own = np.eye(4, dtype=np.float32)[rank]  # orthogonal changes are added
+    rounds = passes if eagerly else 2 * passes
+    assert np.allclose(step_by_adasum(hvd, passes, own, eagerly), [1 - 0.5 * rounds] * size + [1] * (4 - size))
+    parallel = np.float32([1, 2, 0, -1])  # parallel ones are averaged
+    assert np.allclose(step_by_adasum(hvd, passes, parallel, eagerly), 1 - 0.5 * rounds * parallel)
+
+
+def test_adasum_is_for_all_ranks(hvd):
+    with pytest.raises(NotImplementedError, match="global process set"):
+        hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum, process_set=hvd.ProcessSet([0]))

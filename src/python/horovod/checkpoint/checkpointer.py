@@ -10,10 +10,8 @@ import torch
 from horovod import _core, _ops
 from horovod.checkpoint import collective, restoring
 from horovod.checkpoint import sharded as sharded_files
-from horovod.common.stops import should_stop, stop_cause, stop_reason
+from horovod.common.stops import how_to_end, should_stop, stop_reason
 from horovod.torch._job import rank
-
-AGAIN = 75  # EX_TEMPFAIL: the training was saved before its end, and another run of the job can go on from there
 
 
 class Checkpointer:
@@ -31,7 +29,7 @@ class Checkpointer:
             if checkpointer.stopped:
                 break
 
-    In a with block the process then ends by itself, with `exit_code`: AGAIN if it would go on in another run of the
+    In a with block the process then ends by itself, with `exit_code`: 75 if it would go on in another run of the
     job, so that horovodrun (--max-requeues) or the job script puts the job back into the queue.
 
     All methods but stall_seconds are collective. The files are folder/step-000000000500.h5; the `keep` newest are kept.
@@ -84,20 +82,10 @@ class Checkpointer:
         if stops:
             self.wait()
             self.stopped = True
-            self.exit_code, text = self._how_to_end(step)
+            self.exit_code, text = how_to_end(step, self.restored_step)
             if rank() == 0:
                 print(f"horovod: stopped at step {step}, since {stop_reason()}; {text}", file=sys.stderr, flush=True)
         return stops or is_due
-
-    def _how_to_end(self, step):
-        if stop_cause() == "program":  # the program itself asked to stop, and decides how it ends
-            return 0, "saved"
-        if stop_cause() == "terminated":  # the sender of SIGTERM decides whether the job runs again
-            return 128 + signal.SIGTERM, "saved"
-        if self.restored_step is not None and step <= self.restored_step:
-            return 1, (f"saved, but no step was done: this run began with step {self.restored_step}. Another one would "
-                       "not get further, so the job is not put back into the queue")
-        return AGAIN, f"saved; exit code {AGAIN} asks for another run of the job"
 
     def _is_due(self, step):
         if self._first_step is None:

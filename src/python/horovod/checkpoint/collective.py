@@ -1,11 +1,8 @@
 """save, and how ranks tell each other what happened. Only rank 0 opens files, but those of checkpoints in shards."""
 import collections.abc
-import contextlib
 import datetime
-import importlib.util
 import json
 import os
-import pathlib
 
 import torch
 
@@ -13,6 +10,7 @@ import horovod
 from horovod import _core, _ops
 from horovod.checkpoint import sharded as sharded_files
 from horovod.checkpoint import own_parameters, training, tree
+from horovod.common.hdf5 import find_library
 from horovod.torch._job import rank, size
 from horovod.torch.functions import allgather_object
 
@@ -80,32 +78,6 @@ def refuse_together(problem):
     for who, found in enumerate(answers):
         if found:
             raise ValueError(found if size() == 1 else f"{found} (rank {who})")
-
-
-# ---- the HDF5 library ---------------------------------------------------------------------------------------------
-
-
-def find_library():
-    """Opens the HDF5 library. If the loader finds none, opens the copy that came with h5py."""
-    try:
-        _core.checkpoint_library(None)
-        return
-    except NotImplementedError as error:
-        bundled = _library_of_h5py()
-        if bundled is None:
-            raise
-        reason = error
-    try:
-        _core.checkpoint_library(str(bundled))
-    except NotImplementedError:
-        raise reason from None
-
-
-def _library_of_h5py():
-    with contextlib.suppress(ImportError, AttributeError, ValueError):
-        folder = pathlib.Path(importlib.util.find_spec("h5py").origin).parent.parent / "h5py.libs"
-        return next((file for file in sorted(folder.glob("libhdf5-*.so*"))), None)
-    return None
 
 
 # ---- saving ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,10 @@
 """The end of a job: when all ranks leave their loops, at the same step."""
-from horovod import _core
+import signal
+
+from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
+
+AGAIN = 75  # EX_TEMPFAIL: the training was saved before its end, and another run of the job can go on from there
 
 
 def should_stop(process_set=global_process_set):
@@ -32,3 +36,27 @@ def stop_cause():
     "terminated" (SIGTERM), "time" (the scheduler will end the job), or None."""
     found = _core.stop_reason()
     return found[0] if found else None
+
+
+def should_stop_after_barrier(process_set=global_process_set):
+    """should_stop() for frameworks whose own threads wait for a step's operations: the ranks meet, which costs a
+    message, and so agree."""
+    set_id = process_set._check_id()
+    stops = _core.should_stop(set_id)  # the first call begins to listen
+    _ops.barrier(set_id)
+    return _core.should_stop(set_id) or stops
+
+
+def how_to_end(step, restored_step):
+    """Returns the exit code of a training that was saved at `step` since all ranks are to stop, and a text for people.
+
+    restored_step: the step from which this run went on, or None.
+    """
+    if stop_cause() == "program":  # the program itself asked to stop, and decides how it ends
+        return 0, "saved"
+    if stop_cause() == "terminated":  # the sender of SIGTERM decides whether the job runs again
+        return 128 + signal.SIGTERM, "saved"
+    if restored_step is not None and step <= restored_step:
+        return 1, (f"saved, but no step was done: this run began with step {restored_step}. Another one would not get "
+                   "further, so the job is not put back into the queue")
+    return AGAIN, f"saved; exit code {AGAIN} asks for another run of the job"

@@ -12,9 +12,11 @@ from horovod._keras.optimizers import create_distributed_optimizer as _create_di
 from horovod.common.basics import HorovodBasics as _HorovodBasics
 from horovod.common.objects import allgather_object, broadcast_object
 from horovod.common.process_sets import global_process_set
-from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
+from horovod.common.stops import request_stop
+from horovod.common.stops import should_stop_after_barrier as should_stop
+from horovod.common.stops import stop_cause, stop_reason
 from horovod.common.util import get_average_backwards_compatibility_fun as _get_average_fun
-from horovod.keras import callbacks
+from horovod.keras import callbacks, checkpoint
 
 _basics = _HorovodBasics(os.path.join(os.path.dirname(_horovod.__file__), "torch", "__init__.py"), "mpi_lib_v2")
 

@@ -2,7 +2,9 @@
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
+from horovod.common.stops import request_stop
+from horovod.common.stops import should_stop_after_barrier as should_stop
+from horovod.common.stops import stop_cause, stop_reason
 from horovod.common.util import _cache, split_list
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
 from horovod.tensorflow._names import executing_eagerly as _executing_eagerly
@@ -41,9 +43,10 @@ def _check_has_gpu():
 
 
 def __getattr__(name):
-    if name in ("callbacks", "elastic", "keras", "SyncBatchNormalization"):
+    if name in ("callbacks", "checkpoint", "elastic", "keras", "SyncBatchNormalization"):
         import importlib
         module = importlib.import_module({"callbacks": "horovod.tensorflow.keras.callbacks",
+                                          "checkpoint": "horovod.tensorflow.checkpoint",
                                           "elastic": "horovod.tensorflow.elastic",
                                           "keras": "horovod.tensorflow.keras"}.get(
                                               name, "horovod.tensorflow.sync_batch_norm"))

@@ -1,6 +1,7 @@
 """hvd.DistributedOptimizer: for optimizers of Keras and of TensorFlow 1."""
 import tensorflow as tf
 
+from horovod.common.operations import check_adasum
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow._job import Adasum, Average
 from horovod.tensorflow._names import executing_eagerly
@@ -56,6 +57,64 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):
         return self._optimizer.variables(*args, **kwargs)
 
 
+class _DistributedAdasumOptimizer(_DistributedOptimizer):
+    """Each rank makes steps of its own. Adasum of what they have changed becomes the change of all ranks."""
+
+    def __init__(self, optimizer, name, use_locking, reduction, backward_passes_per_step):
+        super().__init__(optimizer, name, use_locking, reduction, 1, False, False)
+        self._passes = backward_passes_per_step
+        self._counter = None
+        self._starts = {}  # key of a variable -> its value at the last reduction
+
+    def compute_gradients(self, *args, **kwargs):
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        pairs = list(grads_and_vars)
+        variables = [variable for gradient, variable in pairs if gradient is not None]
+        if self._passes > 1:
+            return self._step_of_several(pairs, variables, args, kwargs)
+        starts = [tf.identity(variable) for variable in variables]
+        with tf.control_dependencies(starts):
+            applied = self._optimizer.apply_gradients(pairs, *args, **kwargs)
+        with _after(applied):
+            return self._combine(variables, starts)
+
+    def _combine(self, variables, starts):
+        changes = [variable.read_value() - start for variable, start in zip(variables, starts)]
+        return tf.group(*[variable.assign(start + change) for variable, start, change in
+                          zip(variables, starts, self._reduce(changes, variables))])
+
+    def _step_of_several(self, pairs, variables, args, kwargs):
+        with tf.init_scope():
+            if self._counter is None:
+                self._counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{self._name}_counter")
+            for variable in variables:
+                if key_of(variable) not in self._starts:
+                    self._starts[key_of(variable)] = tf.Variable(
+                        tf.zeros(variable.shape, variable.dtype), trainable=False, name=f"{self._name}_start")
+        starts = [self._starts[key_of(variable)] for variable in variables]
+
+        def begin():
+            return tf.group(*[start.assign(variable.read_value()) for start, variable in zip(starts, variables)])
+
+        def combine():
+            return self._combine(variables, [start.read_value() for start in starts])
+
+        begun = tf.cond(tf.equal(self._counter.read_value(), 0), begin, tf.no_op)
+        with _after(begun):
+            applied = self._optimizer.apply_gradients(pairs, *args, **kwargs)
+        with _after(applied):
+            count = self._counter.assign((self._counter.read_value() + 1) % self._passes)
+        with _after(count):
+            return tf.cond(tf.equal(self._counter.read_value(), 0), combine, tf.no_op)
+
+
+def _after(operation):
+    """What is made within runs after the operation. What runs at once has run, and may have given None."""
+    return tf.control_dependencies([] if operation is None or executing_eagerly() else [operation])
+
+
 def DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense="", device_sparse="",
                          compression=Compression.none, sparse_as_dense=False, backward_passes_per_step=1, op=Average,
                          gradient_predivide_factor=1.0, average_aggregated_gradients=False, num_groups=0, groups=None,
@@ -81,10 +140,11 @@ def DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense="
     if isinstance(optimizer, _DistributedOptimizer):
         raise ValueError("this optimizer is an hvd.DistributedOptimizer already; its gradients would be reduced twice")
     if op == Adasum:
-        raise NotImplementedError("hvd.DistributedOptimizer with op=hvd.Adasum is not there yet for TensorFlow; reduce "
-                                  "the gradients by hvd.DistributedGradientTape(tape, op=hvd.Adasum)")
+        check_adasum(process_set)
     name = name or f"Distributed{type(optimizer).__name__}"
     reduction = GradientReduction(name, device_dense, device_sparse, compression, sparse_as_dense, op,
                                   gradient_predivide_factor, num_groups, groups, process_set, scale_local_gradients)
+    if op == Adasum:
+        return _DistributedAdasumOptimizer(optimizer, name, use_locking, reduction, backward_passes_per_step)
     return _DistributedOptimizer(optimizer, name, use_locking, reduction, backward_passes_per_step, sparse_as_dense,
                                  average_aggregated_gradients)

@@ -4,13 +4,15 @@ import tensorflow as tf
 from horovod._keras.models import load_model as _load_model
 from horovod._keras.optimizers import create_distributed_optimizer
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from horovod.common.stops import request_stop, should_stop, stop_cause, stop_reason
+from horovod.common.stops import request_stop
+from horovod.common.stops import should_stop_after_barrier as should_stop
+from horovod.common.stops import stop_cause, stop_reason
 from horovod.tensorflow import _collectives
 from horovod.tensorflow import functions as _functions
 from horovod.tensorflow import mpi_ops as _mpi_ops
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import allgather_object, broadcast_object
-from horovod.tensorflow.keras import callbacks, elastic
+from horovod.tensorflow.keras import callbacks, checkpoint, elastic
 from horovod.tensorflow.mpi_ops import (
     Average, Sum, barrier, ccl_built, cross_rank, cross_size, cuda_built, ddl_built, gloo_built, gloo_enabled, init,
     is_homogeneous, is_initialized, local_device, local_rank, local_size, mpi_built, mpi_enabled,
