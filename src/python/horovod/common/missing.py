@@ -2,7 +2,6 @@
 
 _INSTEAD = {
     "horovod.mxnet": "Its binding is to come; horovod.torch and horovod.tensorflow are there",
-    "horovod.tensorflow.data": "Read the data on each rank, as by dataset.shard(hvd.size(), hvd.rank())",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
     "horovod.run": "Put the function into a program and start that: horovodrun -np 4 python program.py"}

@@ -1,6 +1,5 @@
 """Horovod for TensorFlow: `import horovod.tensorflow as hvd`."""
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.missing import text_about
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.stops import request_stop
 from horovod.common.stops import should_stop_after_barrier as should_stop
@@ -22,7 +21,7 @@ from horovod.tensorflow.mpi_ops import (
 from horovod.tensorflow.optimizer import DistributedOptimizer
 from horovod.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
 
-__all__ = [name for name in dir() if not name.startswith("_") and name != "text_about"]
+__all__ = [name for name in dir() if not name.startswith("_")]
 
 
 def check_num_rank_power_of_2(num_rank):
@@ -51,6 +50,4 @@ def __getattr__(name):
                                           "keras": "horovod.tensorflow.keras"}.get(
                                               name, "horovod.tensorflow.sync_batch_norm"))
         return module.SyncBatchNormalization if name == "SyncBatchNormalization" else module
-    if name == "data":
-        raise AttributeError(text_about(f"horovod.tensorflow.{name}"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Data that other processes prepare: TensorFlow's tf.data service in a job of its own."""
