@@ -237,6 +237,22 @@ def test_a_step_that_failed_leaves_no_gradients(job):
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+def test_a_gradient_scaler_forgets_the_step_that_failed(job):
+    model, optimizer = trained()
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    state = TorchState(model, optimizer, scaler=scaler)
+    for is_failing in (True, False):
+        scaler.scale(model(torch.ones(4, 3)).square().sum()).backward()
+        scaler.unscale_(optimizer)
+        if is_failing:
+            state.restore()
+            state.on_reset()
+    expected = values_of(*trained(2))
+    scaler.step(optimizer)
+    scaler.update()
+    assert are_equal(values_of(model, optimizer), expected)
+
+
 def test_an_attribute_that_is_assigned_is_saved(job):
     (model, optimizer), (other, _) = trained(), trained(5)
     state = TorchState(model, optimizer, later=None, epoch=3)

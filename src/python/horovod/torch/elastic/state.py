@@ -150,7 +150,10 @@ class TorchState(ObjectState):
             self._forget_gradients()
 
     def _forget_gradients(self):
-        """After a restore the gradients are of a step that is made once more."""
+        """After a restore the gradients are of a step that is made once more. A gradient scaler, too, may have been in
+        the middle of it, which its state_dict() does not tell."""
         for handler in self._handlers.values():
             if isinstance(handler.value, (torch.nn.Module, torch.optim.Optimizer)):
                 handler.value.zero_grad(set_to_none=True)
+            elif hasattr(handler.value, "_per_optimizer_states"):
+                handler.value._per_optimizer_states.clear()
