@@ -1,4 +1,6 @@
 """Tests of join, for ranks with different numbers of batches."""
+import copy
+
 import torch
 
 
@@ -30,6 +32,24 @@ def test_a_rank_joins_after_a_batch_that_all_have_dropped(hvd, rank, size):
         hvd.broadcast_parameters([parameter], root_rank=last)
     whole = 1 + sum((size - other) / size for other in range(1, size))
     assert abs(parameter[0].item() + 3 * whole) < 1e-5
+
+
+def test_a_copy_that_a_joined_rank_has_not_used_counts_there_too(hvd, rank, size):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)])
+    parameter, optimizer = copy.deepcopy((parameter, optimizer))
+    for _ in range(rank):  # rank 0 has no batch
+        parameter.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    last = hvd.join()
+    hvd.broadcast_parameters([parameter], root_rank=last)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=last)
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), [("p", parameter)])
+    (parameter * rank).sum().backward()
+    optimizer.step()
+    assert torch.allclose(parameter, torch.full((3,), (1 - size) / 2))
 
 
 def test_operations_without_a_name_match_again_after_a_join(hvd, rank, size):

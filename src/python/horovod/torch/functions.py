@@ -104,8 +104,18 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     described = broadcast_object(_describe(optimizer, parameters), root_rank, "broadcast_optimizer_state", process_set)
     _adopt(optimizer, parameters, described, root_rank, process_set)
+    _take_names(optimizer, process_set)
     if not optimizer.state:
         show_zero_gradients(optimizer, parameters, model)
+
+
+def _take_names(optimizer, process_set):
+    """A copy of a distributed optimizer has no number until it is used. A rank that had joined (hvd.join) has not used
+    it, and others have: here all of them give it one, before they make other optimizers."""
+    distributed = getattr(optimizer, "_distributed", None)
+    if distributed is not None and distributed.gradients is not None \
+            and distributed.settings.process_set.process_set_id == process_set.process_set_id:
+        distributed.gradients.take_names()
 
 
 def show_zero_gradients(optimizer, parameters, model):
