@@ -234,7 +234,16 @@ READINGS = {
     "operator": lambda gradient: torch.ops.aten.abs.default(gradient),
     "foreach": lambda gradient: torch._foreach_norm([gradient])[0],
     "out": lambda gradient: torch.mul(gradient, 0.5, out=torch.empty_like(gradient)),
+    "autograd.grad": lambda gradient: torch.autograd.grad(slope(gradient) * 2, points, grad_outputs=gradient),
+    "backward": lambda gradient: (slope(gradient) * 2).backward(gradient, inputs=points) or points[0].grad,
 }
+points = []  # what slope() has returned
+
+
+def slope(gradient):
+    """Returns a tensor of the gradient's shape, of which torch computes gradients."""
+    points[:] = [torch.ones(gradient.shape, dtype=gradient.dtype, requires_grad=True)]
+    return points[0]
 
 
 @pytest.mark.parametrize("how", READINGS)

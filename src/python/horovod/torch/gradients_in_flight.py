@@ -7,6 +7,8 @@ otherwise (torch.vmap, torch.func.grad, torch.tensor, torch.asarray, TorchScript
 code that uses a numpy array or an older view of the tensor. Changes by such code are noticed only if they increase the
 tensor's version.
 """
+import functools
+
 import torch
 
 from horovod import _ops
@@ -99,6 +101,22 @@ class _Abandoned:
 
 
 abandoned = _Abandoned()
+
+
+def wait_before_backward():
+    """From now on backward(gradient=p.grad) and torch.autograd.grad(..., grad_outputs=p.grad) wait, too. Autograd asks
+    only for what it differentiates. A second call changes nothing."""
+    make = getattr(torch.autograd, "_make_grads", None)
+    if make is None or hasattr(make, "_of_horovod"):
+        return
+
+    @functools.wraps(make)
+    def make_after_the_wait(outputs, gradients, *args, **kwargs):
+        _settle_all(gradients)
+        return make(outputs, gradients, *args, **kwargs)
+
+    make_after_the_wait._of_horovod = True
+    torch.autograd._make_grads = make_after_the_wait
 
 
 def in_flight_with(tensor):

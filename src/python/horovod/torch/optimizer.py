@@ -17,7 +17,7 @@ import torch
 from horovod import _ops
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import split_list
-from horovod.torch import grad_scaler, tracing
+from horovod.torch import grad_scaler, gradients_in_flight, tracing
 from horovod.torch._tensors import ByTensor, check_adasum
 from horovod.torch.adasum_optimizer import _DistributedAdasumOptimizer
 from horovod.torch.compression import Compression, NoneCompressor
@@ -366,6 +366,7 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
     distributed.let_go.atexit = False
     tracing.leave_us_alone()
     grad_scaler.wait_for_gradients()
+    gradients_in_flight.wait_before_backward()
     return optimizer
 
 
