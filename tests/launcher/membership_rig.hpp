@@ -82,7 +82,9 @@ class Rig {
   std::vector<int> started, assigned;  // in the order of the steps
   Membership membership;
 
-  static Worker worker(int number) { return Worker{static_cast<std::uint64_t>(number)}; }
+  // The first worker is 1 in the words of the table.
+  static Worker worker(int number) { return Worker{static_cast<std::uint64_t>(number - 1)}; }
+  static int number_of(Worker worker) { return static_cast<int>(worker.value) + 1; }
 
  private:
   Membership::Settings complete(Membership::Settings it) {
@@ -91,7 +93,7 @@ class Rig {
     return it;
   }
 
-  static std::string number(Worker worker) { return std::to_string(worker.value); }
+  static std::string number(Worker worker) { return std::to_string(number_of(worker)); }
 
   std::string words(const Membership::Step& step) {
     return std::visit(
@@ -100,13 +102,13 @@ class Rig {
             [](const Membership::WaitUntil&) { return std::string("wait"); },
             [](const Membership::Note&) { return std::string("note"); },
             [&](const Membership::Start& it) {
-              started.push_back(static_cast<int>(it.worker.value));
+              started.push_back(number_of(it.worker));
               return "start " + number(it.worker) + " on " + it.host + std::to_string(it.slot);
             },
             [](const Membership::Stop& it) { return "stop " + number(it.worker); },
             [](const Membership::Refuse& it) { return "refuse " + number(it.worker); },
             [&](const Membership::Assign& it) {
-              assigned.push_back(static_cast<int>(it.place.worker.value));
+              assigned.push_back(number_of(it.place.worker));
               return number(it.place.worker) + " is " + std::to_string(it.place.rank.value) + " of " +
                      std::to_string(it.size) + " in " + std::to_string(it.epoch);
             },

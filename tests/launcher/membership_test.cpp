@@ -270,7 +270,7 @@ TEST(Membership, puts_a_newcomer_behind_the_survivors_of_its_host) {
   rig.begin({{"a", 3}});
   rig.fail(1);
   rig.ask({2}, Cause::failed, 7);
-  EXPECT_EQ(rig.steps(), (Words{"out a0", "2 is 0 of 2 in 2", "3 is 1 of 2 in 2"}));
+  EXPECT_EQ(rig.steps(), (Words{"2 is 0 of 2 in 2", "3 is 1 of 2 in 2", "start 4 on a0"}));
 }
 
 TEST(Membership, gives_rank_0_to_a_rank_with_state_after_a_failed_start) {

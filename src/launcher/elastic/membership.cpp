@@ -36,7 +36,7 @@ void Membership::asks(Worker worker, const Ask& ask) {
     return;
   }
   Member& member = found->second;
-  had_state_ = had_state_ || ask.step.has_value();
+  step_ = std::max(step_, ask.step);
   member.step = ask.step;
   if (member.phase == Phase::starting) member.since = settings_.now();
   if (member.phase == Phase::in_world) {
@@ -105,7 +105,8 @@ void Membership::fail_without_rank(Worker worker, const std::string& how) {
   member.phase = Phase::gone;
   if (epoch_ == 0) has_failed_early_ = has_lost_early_ = true;
   note(who + " " + how);
-  take_out_slot(member.slot, who + " " + how);
+  if (epoch_ == 0) return take_out_slot(member.slot, who + " " + how);
+  lose_slot(member.slot, who + " " + how);
 }
 
 // ---- steps
@@ -196,7 +197,7 @@ bool Membership::judge_failures(Time now) {
       } else if (late > 0) {
         return false;
       } else {
-        take_out_slot(each.slot, each.text);
+        lose_slot(each.slot, each.text);
       }
     }
     each.is_judged = true;
@@ -221,7 +222,7 @@ bool Membership::is_host_dispensable(const Failure& failure, Time now) const {
 bool Membership::has_survivor() const {
   return std::ranges::any_of(world_, [&](Worker worker) {
     const Member& member = workers_.at(worker);
-    return member.phase == Phase::waiting && (member.step || !had_state_);
+    return member.phase == Phase::waiting && (member.step || !step_);
   });
 }
 
@@ -256,7 +257,7 @@ bool Membership::is_failure_new() {
 void Membership::begin_world_if_enough(Time now) {
   const std::vector<Candidate> all = candidates(now);
   const std::size_t there = all.size();
-  const bool have_state = !had_state_ || std::ranges::any_of(all, &Candidate::has_state);
+  const bool have_state = !step_ || std::ranges::any_of(all, &Candidate::has_state);
   if (std::cmp_greater_equal(there, needed()) && have_state) return begin_world(now);
   const bool can_be_enough =
       !settings_.are_hosts_fixed || std::cmp_greater_equal(pool_.usable_at(std::max(now, gathering_ends())), needed());
@@ -315,7 +316,7 @@ void Membership::start_workers(Time now) {
   for (const HostPool::Slot& slot : slots) {
     if (there >= wanted) break;
     if (taken.contains(slot) || unjudged.contains(slot.host)) continue;
-    Worker worker{workers_.size() + 1};
+    Worker worker{workers_.size()};
     workers_[worker] = Member{.slot = slot, .since = now};
     steps_.push_back(Start{worker, slot.host, slot.index});
     ++there;
@@ -374,6 +375,17 @@ void Membership::take_out_host(const std::string& host, const std::string& why) 
 void Membership::take_out_slot(const HostPool::Slot& slot, const std::string& why) {
   const Time now = settings_.now();
   steps_.push_back(TakeOut{slot.host, slot.index, pool_.take_out(slot.host, slot.index, now, settings_.draw()), why});
+}
+
+// One failure says nothing about the slot. A cooldown is the user's word on how long it rests.
+void Membership::lose_slot(const HostPool::Slot& slot, const std::string& why) {
+  if (!settings_.cooldown) {
+    SlotFailures& failures = slot_failures_[slot];
+    if (failures.step < step_) failures.number = 0;
+    failures.step = step_;
+    if (++failures.number < most_failures_of_slot) return;
+  }
+  take_out_slot(slot, why);
 }
 
 void Membership::stop(Worker worker, const std::string& why) {

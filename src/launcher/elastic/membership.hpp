@@ -12,6 +12,8 @@
 //     enough once a worker has failed.
 //  3. A rank that fails takes its host out while other hosts hold `least` live workers and the training's state; else
 //     only its slot is lost. A lost host is always out. What is out returns after its cooldown, or never without one.
+//     A slot without a cooldown gets a replacement at once, and goes out when it fails for the third time and the
+//     training has not come further between.
 //  4. When a rank of the world asks again, or has failed, the world is over. All of its ranks must ask or end. Then the
 //     next world begins at once, with those who are left and with workers that wait; it does not wait for others as
 //     long as there are `least`.
@@ -46,6 +48,8 @@ class Membership {
   using Time = Clock::time_point;
   // How often the same first failure may happen at the same step; then the job ends.
   static constexpr int most_equal_failures = 3;
+  // How often a slot may fail, if there is no cooldown and the training does not come further between.
+  static constexpr int most_failures_of_slot = 3;
   // How long the first worker that can be added waits for others that were started, so that one reset adds them all.
   static constexpr auto patience_for_newcomers = std::chrono::seconds(10);
 
@@ -69,9 +73,6 @@ class Membership {
   void hosts_found(const std::vector<HostSlots>& hosts);
   // Before the first hosts were found this ends the job; later it is only told to the user.
   void discovery_failed(const std::string& why);
-  // The worker's process executes the command.
-  void started(Worker worker);
-
   enum class Cause : std::uint8_t {
     first,          // the process has had no rank yet
     failed,         // its round failed: a rank was lost, or an operation failed on all ranks
@@ -192,6 +193,10 @@ class Membership {
     bool is_host_lost = false;
     bool is_judged = false;  // whether its host or its slot is out was decided
   };
+  struct SlotFailures {
+    int number = 0;
+    std::optional<std::int64_t> step{};  // how far the training had come
+  };
   struct Mark {  // of a failure, to find equal ones
     int code = 0;
     std::optional<std::int64_t> step;
@@ -220,6 +225,7 @@ class Membership {
   void fail_without_rank(Worker worker, const std::string& how);
   void take_out_host(const std::string& host, const std::string& why);
   void take_out_slot(const HostPool::Slot& slot, const std::string& why);
+  void lose_slot(const HostPool::Slot& slot, const std::string& why);
   void stop(Worker worker, const std::string& why);
   void note(std::string text);
   void end(Reason reason, std::string text);
@@ -239,14 +245,15 @@ class Membership {
   Settings settings_;
   HostPool pool_;
   std::map<Worker, Member> workers_;
+  std::map<HostPool::Slot, SlotFailures> slot_failures_;
   std::deque<Step> steps_;
   std::optional<End> end_;
 
   bool has_found_hosts_ = false;
-  bool has_started_ = false;       // the first workers
-  bool has_failed_early_ = false;  // a worker has ended before the first world
-  bool has_lost_early_ = false;    // the same, or its host was lost
-  bool had_state_ = false;         // some worker has had the state of the training
+  bool has_started_ = false;          // the first workers
+  bool has_failed_early_ = false;     // a worker has ended before the first world
+  bool has_lost_early_ = false;       // the same, or its host was lost
+  std::optional<std::int64_t> step_;  // the greatest that was told; empty: no worker has had the state of the training
 
   Epoch epoch_ = 0;
   std::vector<Worker> world_;

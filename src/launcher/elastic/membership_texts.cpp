@@ -6,9 +6,9 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::size_t most_named = 4;  // of several failures; the others are counted
+constexpr std::size_t most_failures_named = 4;  // of several failures; the others are counted
 
-std::string text_of(const HostPool::Slot& slot) {
+std::string place_text(const HostPool::Slot& slot) {
   return "(host " + slot.host + ", slot " + std::to_string(slot.index) + ")";
 }
 
@@ -18,8 +18,8 @@ std::string Membership::describe(Worker worker) const {
   auto found = workers_.find(worker);
   if (found == workers_.end()) return "a process that horovodrun has not started";
   const Member& member = found->second;
-  if (member.rank) return "rank " + std::to_string(member.rank->value) + " " + text_of(member.slot);
-  return "a process without a rank " + text_of(member.slot);
+  if (member.rank) return "rank " + std::to_string(member.rank->value) + " " + place_text(member.slot);
+  return "a process without a rank " + place_text(member.slot);
 }
 
 std::vector<std::string> Membership::waits_for() const {
@@ -44,8 +44,10 @@ std::vector<std::string> Membership::waits_for() const {
 std::string Membership::text_about_failures() const {
   if (failures_.empty()) return has_failed_round_ ? "a round has failed, and no process has ended" : "";
   std::string text;
-  for (std::size_t i = 0; i < failures_.size() && i < most_named; ++i) text += (i > 0 ? ", " : "") + failures_[i].text;
-  if (failures_.size() > most_named) text += ", and " + std::to_string(failures_.size() - most_named) + " more";
+  for (std::size_t i = 0; i < failures_.size() && i < most_failures_named; ++i)
+    text += (i > 0 ? ", " : "") + failures_[i].text;
+  if (failures_.size() > most_failures_named)
+    text += ", and " + std::to_string(failures_.size() - most_failures_named) + " more";
   return text;
 }
 

@@ -15,7 +15,7 @@ Seniority seniority_of(const Candidate& it) {
   return {it.has_state ? 0 : 1, it.before->value};
 }
 
-using Order = std::tuple<Seniority, std::size_t, Seniority, int>;
+using SortKey = std::tuple<Seniority, std::size_t, Seniority, int>;
 
 std::vector<Candidate> in_order(std::vector<Candidate> candidates) {
   std::map<std::size_t, Seniority> of_hosts;
@@ -24,7 +24,7 @@ std::vector<Candidate> in_order(std::vector<Candidate> candidates) {
     if (!is_new) host->second = std::min(host->second, seniority_of(each));
   }
   auto order_of = [&](const Candidate& it) {
-    return Order{of_hosts.at(it.place_of_host), it.place_of_host, seniority_of(it), it.slot.index};
+    return SortKey{of_hosts.at(it.place_of_host), it.place_of_host, seniority_of(it), it.slot.index};
   };
   std::sort(candidates.begin(), candidates.end(),
             [&](const Candidate& a, const Candidate& b) { return order_of(a) < order_of(b); });
