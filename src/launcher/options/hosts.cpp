@@ -69,20 +69,27 @@ Status leave_out_hosts_without_slots(std::vector<HostSlots>& hosts, const std::s
 
 }  // namespace
 
+std::optional<HostLine> read_host_line(std::string_view text) {
+  if (auto host = read_host(std::string(text))) return HostLine{*host};
+  const std::size_t colon = text.find(':', text.starts_with('[') ? std::min(text.find(']'), text.size()) : 0);
+  if (colon == std::string_view::npos) return std::nullopt;
+  auto slots = parse_slots(text.substr(colon + 1));
+  auto host = read_host(std::string(text.substr(0, colon)));
+  return slots && host ? std::optional(HostLine{*host, slots}) : std::nullopt;
+}
+
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> hosts;
   for (std::size_t at = 0; at <= text.size();) {
     std::size_t end = std::min(text.find(',', at), text.size());
     std::string_view item = without_blanks(text.substr(at, end - at));
-    std::size_t colon = item.find(':', item.starts_with('[') ? std::min(item.find(']'), item.size()) : 0);
-    auto slots = colon == std::string_view::npos ? std::nullopt : parse_slots(item.substr(colon + 1));
-    auto host = read_host(std::string(item.substr(0, colon)));
-    if (!slots || !host)
+    auto read = read_host_line(item);
+    if (!read || !read->slots)
       return Error(
           ErrorCode::invalid_argument,
           "hosts must be given as name:slots, separated by commas (host1:4,host2:4 or [fd00::1]:4), but one is '" +
               std::string(item) + (item.starts_with('-') ? "', which begins with a dash" : "'"));
-    hosts.push_back({*host, *slots});
+    hosts.push_back({read->host, *read->slots});
     at = end + 1;
   }
   HVD_RETURN_IF_ERROR(leave_out_hosts_without_slots(hosts, "'" + std::string(text) + "'"));

@@ -1,6 +1,7 @@
 #pragma once
 // Hosts and their slots, and which rank goes to which host. All are pure functions except OwnNames::of_this_machine().
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,14 @@ struct Placement {
   int local_rank = 0, local_size = 1;
   int cross_rank = 0, cross_size = 1;
 };
+
+// One line of a list of hosts: "host", "host:2" or "[fd00::2]:2".
+struct HostLine {
+  std::string host;
+  std::optional<int> slots{};
+};
+// Returns nullopt if the text is no such line.
+std::optional<HostLine> read_host_line(std::string_view text);
 
 // Reads a text like "host1:2,[fd00::2]:4".
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
