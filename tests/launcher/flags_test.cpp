@@ -145,6 +145,42 @@ TEST(Flags, that_contradict_each_other_are_refused) {
   EXPECT_NE(error_of({"--log-with-timestamp", "--log-without-timestamp"}).find("contradicts"), std::string::npos);
 }
 
+struct Contradiction {
+  std::vector<const char*> arguments;
+  const char* message;
+};
+TEST(Flags, of_elastic_jobs_that_contradict_each_other_are_refused) {
+  for (const Contradiction& each : std::initializer_list<Contradiction>{
+           {{"-np", "2", "--min-np", "3"}, "--min-np 3 is more than -np 2: the job begins with -np ranks"},
+           {{"-np", "4", "--min-np", "2", "--max-np", "3"}, "--max-np 3 is less than -np 4"},
+           {{"--min-np", "2", "--max-np", "1"}, "--max-np 1 is less than --min-np 2"},
+           {{"-np", "2", "--max-np", "3"},
+            "the flag --max-np is for elastic jobs: it needs --min-np, or "
+            "--host-discovery-script"},
+           {{"--reset-limit", "3"},
+            "the flag --reset-limit is for elastic jobs: it needs --min-np, or "
+            "--host-discovery-script"},
+           {{"--min-np", "2", "-H", "a:2", "--host-discovery-script", "find"},
+            "-H, --hostfile and --host-discovery-script exclude each other: give one of them"},
+           {{"--min-np", "2", "--slots-per-host", "2"},
+            "--slots-per-host is for hosts that --host-discovery-script finds: give -H with slots, as in -H a:2,b:2"},
+           {{"--min-np", "2", "--blacklist-cooldown-range", "20", "10"},
+            "--blacklist-cooldown-range takes two numbers of seconds from 1 to 3600, the smaller one first, but got 20 "
+            "10"},
+           {{"--min-np", "2", "--blacklist-cooldown-range", "0", "10"},
+            "--blacklist-cooldown-range takes two numbers of seconds from 1 to 3600, the smaller one first, but got 0 "
+            "10"},
+           {{"--min-np", "2", "--blacklist-cooldown-range", "1", "3601"},
+            "--blacklist-cooldown-range takes two numbers of seconds from 1 to 3600, the smaller one first, but got 1 "
+            "3601"},
+           {{"-np", "3", "--min-np", "2", "--max-np", "4", "--reset-limit", "1", "--elastic-timeout", "5",
+             "--blacklist-cooldown-range", "1", "3600"},
+            ""},
+           {{"--host-discovery-script", "find", "--slots-per-host", "2", "--max-np", "2"}, ""},
+       })
+    EXPECT_EQ(error_of(each.arguments), each.message);
+}
+
 TEST(Flags, of_the_help_come_with_the_variables_that_have_an_effect) {
   EXPECT_NE(help_text().find("\n  HOROVOD_PEER_TIMEOUT=10\n"), std::string::npos);
   EXPECT_EQ(help_text().find("HOROVOD_WITHOUT_MPI"), std::string::npos);

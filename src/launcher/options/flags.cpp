@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <sstream>
 
 #include "base/config.hpp"
@@ -180,6 +182,45 @@ Status check_script_flags(const Flags& flags) {
   return {};
 }
 
+// The bounds of --blacklist-cooldown-range, which Flags keeps with a comma between them.
+Status check_cooldown(const Flags& flags) {
+  if (!flags.has("cooldown_range")) return {};
+  constexpr int longest = 3600;
+  const std::string text = flags.get("cooldown_range");
+  const std::size_t comma = text.find(',');
+  const int lower = number_in<int>(text.substr(0, comma)).value_or(0);
+  const int upper = number_in<int>(text.substr(comma + 1)).value_or(0);
+  if (lower >= 1 && lower <= upper && upper <= longest) return {};
+  return misuse(
+      "--blacklist-cooldown-range takes two numbers of seconds from 1 to 3600, the smaller one first, but got " +
+      text.substr(0, comma) + " " + text.substr(comma + 1));
+}
+
+// What would have no effect is an error, and so are numbers of ranks that contradict each other.
+Status check_elastic_flags(const Flags& flags) {
+  if (!flags.has("min_num_proc") && !flags.has("host_discovery_script")) {
+    constexpr std::string_view names[] = {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range"};
+    for (const FlagRow& row : flag_rows())
+      if (std::ranges::find(names, row.name) != std::end(names) && flags.has(row.name))
+        return misuse("the flag " + words_of(row.spellings).front() +
+                      " is for elastic jobs: it needs --min-np, or --host-discovery-script");
+    return {};
+  }
+  if (flags.has("slots") && !flags.has("host_discovery_script"))
+    return misuse(
+        "--slots-per-host is for hosts that --host-discovery-script finds: give -H with slots, as in -H a:2,b:2");
+  const int least = flags.number("min_num_proc", 1);
+  const int most = flags.number("max_num_proc", std::numeric_limits<int>::max());
+  const int first = flags.number("num_proc", least);
+  if (least > first)
+    return misuse("--min-np " + std::to_string(least) + " is more than -np " + std::to_string(first) +
+                  ": the job begins with -np ranks");
+  if (first > most)
+    return misuse("--max-np " + std::to_string(most) + " is less than " +
+                  (flags.has("num_proc") ? "-np " : "--min-np ") + std::to_string(first));
+  return check_cooldown(flags);
+}
+
 Status check_contradictions(const Flags& flags) {
   HVD_RETURN_IF_ERROR(check_script_flags(flags));
   auto exclusive = [&](std::initializer_list<const char*> names, const char* text) -> Status {
@@ -191,8 +232,9 @@ Status check_contradictions(const Flags& flags) {
                                 "-H, --hostfile and --host-discovery-script exclude each other: give one of them"));
   HVD_RETURN_IF_ERROR(exclusive({"stage", "container"},
                                 "--stage and --container exclude each other: an image has an environment of its own"));
-  return exclusive({"use_gloo", "use_mpi", "use_jsrun"},
-                   "--gloo, --mpi and --jsrun exclude each other: give one of them");
+  HVD_RETURN_IF_ERROR(exclusive({"use_gloo", "use_mpi", "use_jsrun"},
+                                "--gloo, --mpi and --jsrun exclude each other: give one of them"));
+  return check_elastic_flags(flags);
 }
 
 // Reads one flag at arguments[at], with its value. Moves `at` past both.
