@@ -86,8 +86,8 @@ class HostState:
         if cooldown_range is not None:
             lower, upper = cooldown_range
             if lower < 1 or upper > _LONGEST_COOLDOWN or lower > upper:
-                raise ValueError(f"expected a cooldown range of at least 1 and at most {_LONGEST_COOLDOWN} seconds, the "
-                                 f"lower number first, found {lower} to {upper}")
+                raise ValueError(f"expected a cooldown range from 1 to {_LONGEST_COOLDOWN} seconds at most, the lower "
+                                 f"number first, found {lower} to {upper}")
         self._range = cooldown_range
         self._lock = threading.Lock()
         self._event = threading.Event()
