@@ -107,6 +107,7 @@ constexpr Row rows[] = {
     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds, "0", "how long a tensor waits for missing ranks before the job is ended; 0: for ever", decimal_at<&Config::stall_shutdown_time_s>},
     {"HOROVOD_START_TIMEOUT", seconds, "30", "how long the start waits for all ranks", decimal_at<&Config::start_timeout_s>},
     {"HOROVOD_BOOTSTRAP", name, "", "the way of joining the job (pmix, environment, single …); default: the first that is detected", text_at<&Config::bootstrap>},
+    {"HOROVOD_RENDEZVOUS_SERVE", flag, "0", "for ranks that horovodrun did not start: rank 0 serves the store that the ranks meet at, at HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, and the others wait for it (docs/launching.md)", flag_at<&Config::rendezvous_serve>},
     {"HOROVOD_GLOO_IFACE", text, "", "network interfaces for the connections between nodes, separated by commas; default: all that are up", text_at<&Config::network_interfaces>},
     {"HOROVOD_PORT_RANGE", ports, "", "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a node and one more", &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1", decimal_at<&Config::peer_timeout_s>},
@@ -168,9 +169,12 @@ constexpr Row rows[] = {
     {"HOROVOD_THREAD_SHARE", count, "", "set by horovodrun: the OMP_NUM_THREADS that it chose where there was none"},
     {"HOROVOD_STARTED_AT", text, "", "set by horovodrun --verbose: when it started the job, in seconds since 1970; rank 0 then says how long the start took"},
     {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
-    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses of its store for ranks on many hosts, separated by commas"},
-    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "set by horovodrun: port of its store for ranks on many hosts"},
-    {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses or names of the host whose store the ranks meet at, separated by commas"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "set by horovodrun: port of the store that the ranks meet at"},
+    {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know, 16 bytes or more"},
+    {"HOROVOD_RUN_ADDRESSES", text, "", "set by horovod.run: addresses of the program that called it, separated by commas"},
+    {"HOROVOD_RUN_PORT", port, "", "set by horovod.run: port of the program that called it"},
+    {"HOROVOD_RUN_KEY", text, "", "set by horovod.run: what only the program that called it and the ranks know"},
     {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
 
     // Not there yet: these are known, so that they are not taken for typing errors, but have no effect.

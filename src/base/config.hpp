@@ -38,6 +38,7 @@ struct Config {
   double start_timeout_s = 30;         // how long a start waits for the other ranks
   std::string bootstrap;               // name of the bootstrap; empty: the first one that applies
   std::string shared_dir;              // a folder that all nodes can access; empty: the working directory
+  bool rendezvous_serve = false;       // rank 0 itself serves the store that the ranks meet at
   bool allow_singleton = false;        // a rank may run alone although several processes were launched
   std::string mpi;                     // which MPI is used: "mpich", "openmpi", "abi", "none"; empty: any that is found
   std::string cpu_operations;          // "gloo" means that no MPI is used unless `mpi` asks for one

@@ -1,18 +1,23 @@
-// The bootstrap of ranks that horovodrun started on many hosts over ssh. HOROVOD_RANK and HOROVOD_SIZE tell this
-// process its rank and the number of ranks. A store inside of the launcher, reached over TCP, carries the values
-// (store/tcp_server.hpp; its variables() tell where it is). If the environment says which ranks share a host, the first
-// rank of each host speaks with the store for all ranks of the host (meeting/node_circle.hpp), because the store may be
-// far away and has only one thread.
+// The bootstrap of ranks that horovodrun started on many hosts over ssh, and of ranks that somebody else started and
+// gave the same variables. HOROVOD_RANK and HOROVOD_SIZE tell this process its rank and the number of ranks. A store
+// that is reached over TCP carries the values (store/tcp_server.hpp; its variables() tell where it is). It is inside of
+// the launcher, or of the process that has opened a meeting (api/meetings.cpp). With HOROVOD_RENDEZVOUS_SERVE rank 0
+// itself serves it, on the port that the variables name; the others wait for it. If the environment says which ranks
+// share a host, the first rank of each host speaks with the store for all ranks of the host (meeting/node_circle.hpp),
+// because the store may be far away and has only one thread.
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/comma_list.hpp"
+#include "base/number.hpp"
 #include "base/sha256.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
+#include "bootstrap/store/tcp_server.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -44,6 +49,11 @@ class Rendezvous final : public Bootstrap {
                                                     ": expected a rank from 0 to the size less 1");
     identity_ = Identity{Rank{*rank}, *size, name_of_job(*environment.get("HOROVOD_SECRET_KEY"))};
     environment_ = environment;
+    addresses_ = *environment.get("HOROVOD_GLOO_RENDEZVOUS_ADDR");
+    if (config.rendezvous_serve) {
+      waits_for_ = Store::may_come_later;
+      if (*rank == 0) HVD_RETURN_IF_ERROR(serve(config));
+    }
     int local_rank = environment.number("HOROVOD_LOCAL_RANK").value_or(0);
     int local_size = environment.number("HOROVOD_LOCAL_SIZE").value_or(1);
     bool is_circle = local_rank < local_size;
@@ -87,11 +97,36 @@ class Rendezvous final : public Bootstrap {
     return "rendezvous-" + hexadecimal(hmac_sha256(as_bytes(secret), as_bytes("the name of the job"))).substr(0, 16);
   }
 
+  // On rank 0, if it serves the store.
+  Status serve(const Config& config) {
+    const std::string text = *environment_.get("HOROVOD_GLOO_RENDEZVOUS_PORT");
+    auto port = number_in<int>(text);
+    if (!port || *port < 1 || *port > 65535)
+      return Error(ErrorCode::invalid_argument, "HOROVOD_GLOO_RENDEZVOUS_PORT=" + text +
+                                                    ": rank 0 is to serve there (HOROVOD_RENDEZVOUS_SERVE), so "
+                                                    "expected a port from 1 to 65535");
+    TcpStoreServer::Options options;
+    options.job = identity_.job;
+    options.size = identity_.size;
+    options.secret = *environment_.get("HOROVOD_SECRET_KEY");
+    options.first_port = options.last_port = *port;
+    options.interfaces = items_of(config.network_interfaces);
+    auto server = TcpStoreThread::start(std::move(options));
+    if (!server) {
+      server.error().message =
+          "rank 0 is to serve the store of the job (HOROVOD_RENDEZVOUS_SERVE), but cannot: " + server.error().message;
+      return std::move(server.error());
+    }
+    server_ = std::move(*server);
+    addresses_ = server_->server().addresses();
+    return {};
+  }
+
   Status enter(Deadline deadline) {
     if (store_ != nullptr) return {};
-    auto store = enter_tcp_store(*environment_.get("HOROVOD_GLOO_RENDEZVOUS_ADDR"),
-                                 *environment_.get("HOROVOD_GLOO_RENDEZVOUS_PORT"),
-                                 *environment_.get("HOROVOD_SECRET_KEY"), identity_.rank, identity_.size, deadline);
+    auto store =
+        enter_tcp_store(addresses_, *environment_.get("HOROVOD_GLOO_RENDEZVOUS_PORT"),
+                        *environment_.get("HOROVOD_SECRET_KEY"), identity_.rank, identity_.size, deadline, waits_for_);
     if (!store) return std::move(store.error());
     store_ = std::move(*store);
     return {};
@@ -100,7 +135,10 @@ class Rendezvous final : public Bootstrap {
   Identity identity_;
   Environment environment_;
   std::optional<NodeCircle> circle_;
-  std::unique_ptr<StoreClient> store_;  // null until this rank has to use the store
+  std::string addresses_;  // where the store is
+  Store waits_for_ = Store::is_there;
+  std::unique_ptr<TcpStoreThread> server_;  // only on a rank 0 that serves
+  std::unique_ptr<StoreClient> store_;      // null until this rank has to use the store
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <latch>
+#include <tuple>
 
 #include "bootstrap/selection/selection.hpp"
 #include "bootstrap/store/front_door.hpp"
@@ -252,6 +254,50 @@ TEST(TcpStore, is_found_by_the_rendezvous_bootstrap) {
   std::vector<Notice> notices;
   EXPECT_NE(choose(without_key, Config(), notices).error().message.find("HOROVOD_GLOO_RENDEZVOUS_PORT"),
             std::string::npos);
+}
+
+// Rank 0 serves on a port that was free a moment ago. The others come first, so they have to wait.
+TEST(TcpStore, is_served_by_rank_0_and_waited_for_if_the_variables_say_so) {
+  constexpr int size = 3;
+  const std::string port = std::to_string(store_of(1)->server().port());
+  Environment environment({{"HOROVOD_SIZE", std::to_string(size)},
+                           {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"},
+                           {"HOROVOD_GLOO_RENDEZVOUS_PORT", port},
+                           {"HOROVOD_RENDEZVOUS_SERVE", "1"},
+                           {"HOROVOD_SECRET_KEY", secret}});
+  std::vector<std::string> warnings;
+  Config config = *Config::from(environment, warnings);
+  config.network_interfaces = "lo";
+  std::latch others(size - 1);
+  on_threads(size, [&](int rank) {
+    Environment mine = environment;
+    mine.set("HOROVOD_RANK", std::to_string(rank));
+    std::vector<Notice> notices;
+    if (rank == 0) others.wait();
+    else others.count_down();
+    auto chosen = choose(mine, config, notices);
+    ASSERT_TRUE(chosen) << chosen.error().message;
+    ASSERT_TRUE(chosen->bootstrap->put("card", as_bytes(std::to_string(rank))));
+    ASSERT_TRUE(chosen->bootstrap->fence(soon()));
+    EXPECT_EQ(to_string(*chosen->bootstrap->get(Rank{(rank + 1) % size}, "card", soon())),
+              std::to_string((rank + 1) % size));
+  });
+  Environment first = environment;
+  first.set("HOROVOD_RANK", "0");
+  std::vector<Notice> notices;
+  for (auto [name, value, what] : {std::tuple("HOROVOD_SECRET_KEY", "short", "16 bytes"),
+                                   std::tuple("HOROVOD_GLOO_RENDEZVOUS_PORT", "0", "from 1 to 65535")}) {
+    Environment wrong = first;
+    wrong.set(name, value);
+    auto chosen = choose(wrong, config, notices);
+    ASSERT_FALSE(chosen);
+    EXPECT_NE(chosen.error().message.find(what), std::string::npos) << chosen.error().message;
+  }
+  first.set("HOROVOD_RANK", "1");
+  config.start_timeout_s = 0.1;
+  auto alone = choose(first, config, notices);
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message.find("127.0.0.1:" + port), std::string::npos) << alone.error().message;
 }
 
 TEST(TcpStore, is_spoken_with_by_one_rank_of_each_host) {

@@ -236,6 +236,12 @@ void StoreClient::name_absent(Error& error, std::string_view key) {
   if (in.ok() && !absent.empty()) error.message += ". " + who_is_absent(absent, size_) + what_to_ask;
 }
 
+Result<Buffer> StoreClient::request(Verb verb, ConstBytes body, Deadline deadline, std::string_view what) {
+  auto reply = ask(static_cast<std::uint8_t>(verb), body, deadline, what);
+  if (!reply) return std::move(reply.error());
+  return std::move(reply->body);
+}
+
 void StoreClient::abort(std::string_view reason) noexcept {
   Buffer request = store::message(Verb::abort, 0);
   ByteWriter(request).put_string(reason.substr(0, store::largest_key * 16));

@@ -14,6 +14,7 @@
 #include "base/result.hpp"
 #include "bootstrap/meeting/cards.hpp"
 #include "bootstrap/meeting/node_circle.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/unix_socket.hpp"
 
 namespace hvd::bootstrap {
@@ -50,6 +51,9 @@ class StoreClient {
   Result<Cards> exchange(std::string_view key, const Card& card, Deadline deadline);
   // Does the exchange for several ranks, among them this one. Returns the encoded table.
   Result<Buffer> exchange(std::string_view key, const std::vector<BroughtCard>& cards, Deadline deadline);
+  // Makes another request of the protocol, of this verb and body. `what` says in errors what it is for. Returns the
+  // body of the answer.
+  Result<Buffer> request(store::Verb verb, ConstBytes body, Deadline deadline, std::string_view what);
   void abort(std::string_view reason) noexcept;
   // Leaves the store, and returns when the store knows: this rank may enter again then. Nothing can be asked
   // afterwards.

@@ -83,10 +83,11 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
   return false;
 }
 
-// Returns null if a store is there but closed the connection at once: it may have no room now.
+// Returns null if a store is there but closed the connection at once: it may have no room now. `faults` receives why
+// addresses do not answer.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
-                                           Deadline deadline) {
-  std::string faults;
+                                           Deadline deadline, Store store, std::string& faults) {
+  faults.clear();
   bool was_closed = false;
   std::vector<posix::TcpAddress> addresses = resolve_all(list, std::string(port), faults);
   std::vector<Attempt> attempts;
@@ -103,7 +104,7 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
     }
     bool more = attempts.size() < addresses.size();
     std::string what = "cannot reach the store of the job at " + std::string(list) + ", port " + std::string(port);
-    if (open.empty() && !more && was_closed) return std::unique_ptr<SealedStream>();
+    if (open.empty() && !more && (was_closed || store == Store::may_come_later)) return std::unique_ptr<SealedStream>();
     if (open.empty() && !more)
       return Error(ErrorCode::peer_lost, what + ": " + (faults.empty() ? "no address" : faults));
     auto left = std::min(deadline.left(),
@@ -123,8 +124,9 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
 }
 
 Result<std::optional<StoreChannel>> connect_to(std::string_view addresses, std::string_view port,
-                                               std::string_view secret, Deadline deadline) {
-  auto dialled = dial(addresses, port, secret, deadline);
+                                               std::string_view secret, Deadline deadline, Store store,
+                                               std::string& faults) {
+  auto dialled = dial(addresses, port, secret, deadline, store, faults);
   if (!dialled) return std::move(dialled.error());
   if (*dialled == nullptr) return std::optional<StoreChannel>();
   std::shared_ptr<SealedStream> stream = std::move(*dialled);
@@ -147,15 +149,21 @@ Result<std::optional<StoreChannel>> connect_to(std::string_view addresses, std::
 }  // namespace
 
 Result<std::unique_ptr<StoreClient>> enter_tcp_store(std::string_view addresses, std::string_view port,
-                                                     std::string_view secret, Rank rank, int size, Deadline deadline) {
+                                                     std::string_view secret, Rank rank, int size, Deadline deadline,
+                                                     Store store) {
   Buffer greeting;
   ByteWriter out(greeting);
   out.put(store::wire_version);
   out.put(rank.value);
   out.put(static_cast<std::int32_t>(size));
   out.put(static_cast<std::int32_t>(::getpid()));
-  return StoreClient::enter([&] { return connect_to(addresses, port, secret, deadline); }, greeting,
-                            "HOROVOD_SECRET_KEY", rank, size, deadline);
+  std::string faults;
+  auto client = StoreClient::enter([&] { return connect_to(addresses, port, secret, deadline, store, faults); },
+                                   greeting, "HOROVOD_SECRET_KEY", rank, size, deadline);
+  if (!client && client.error().code == ErrorCode::timeout && !faults.empty())
+    client.error().message = "cannot reach the store of the job at " + std::string(addresses) + ", port " +
+                             std::string(port) + " in time: " + faults;
+  return client;
 }
 
 }  // namespace hvd::bootstrap

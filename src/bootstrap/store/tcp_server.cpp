@@ -14,6 +14,7 @@
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "bootstrap/store/front_door.hpp"
+#include "bootstrap/store/pieces.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/seats.hpp"
 #include "bootstrap/store/verbs.hpp"
@@ -47,6 +48,7 @@ struct TcpStoreServer::State {
   std::uint16_t port = 0;
   std::map<std::uint64_t, SealedConnection> connections;
   std::unique_ptr<StoreSeats> seats;
+  std::unique_ptr<StorePieces> pieces;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false, was_ever_crowded = false;
   int warnings_left = 8;  // number of warnings about strangers that may still be written; port scanners come often
@@ -114,7 +116,8 @@ struct TcpStoreServer::State {
                               (is_news && --warnings_left == 0 ? "; further ones will not be reported" : ""));
       door.let_go(number);
     }
-    seats->left(number, why);
+    if (pieces->is_in(number)) pieces->left(number);
+    else seats->left(number, why);
   }
 
   // The connection may have ended when this call returns.
@@ -159,6 +162,7 @@ struct TcpStoreServer::State {
   // False if the message breaks the protocol. The call may end the connection.
   bool handle(std::uint64_t number, ConstBytes message) {
     if (seats->is_seated(number)) return seats->handle(number, message);
+    if (pieces->is_in(number)) return pieces->handle(number, message);
     ByteReader in(message);
     auto verb = static_cast<Verb>(in.get<std::uint8_t>());
     auto ticket = in.get<std::uint32_t>();
@@ -168,7 +172,10 @@ struct TcpStoreServer::State {
     guest.size = in.get<std::int32_t>();
     guest.pid = in.get<std::int32_t>();
     if (!in.ok() || !in.at_end() || verb != Verb::hello) return false;
-    if (seats->seat(number, ticket, guest)) door.let_go(number);
+    const bool is_visitor =
+        options.takes_visitors && guest.rank == StorePieces::visitors_rank && guest.wire_version == store::wire_version;
+    if (is_visitor) pieces->admit(number, ticket);
+    if (is_visitor || seats->seat(number, ticket, guest)) door.let_go(number);
     return true;
   }
 
@@ -184,6 +191,14 @@ struct TcpStoreServer::State {
       if ((ready[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) read_from(number);
     }
     return count;
+  }
+
+  Status lose(Rank rank, std::string_view how) {
+    if (!seats->is_rank(rank.value))
+      return Error(ErrorCode::invalid_argument,
+                   "there is no rank " + std::to_string(rank.value) + " of " + std::to_string(options.size));
+    seats->lose(rank, how);
+    return {};
   }
 
   bool is_wanted(const std::string& interface) const {
@@ -249,6 +264,12 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
                           [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
                             raw->answer(number, std::move(message));
                           }});
+  state->pieces = std::make_unique<StorePieces>(
+      StorePieces::Options{state->options.job,
+                           [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
+                             raw->answer(number, std::move(message));
+                           },
+                           [raw = state.get()](Rank rank, std::string_view how) { return raw->lose(rank, how); }});
   HVD_RETURN_IF_ERROR(state->listen_somewhere());
   auto events = posix::WatchList::open();
   if (!events) return events.error();

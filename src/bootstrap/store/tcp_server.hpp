@@ -29,6 +29,7 @@ class TcpStoreServer {
     std::vector<std::string> interfaces;
     // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
+    bool takes_visitors = false;  // processes that are no ranks may put and get values here (pieces.hpp)
   };
   static Result<std::unique_ptr<TcpStoreServer>> open(Options options);
   ~TcpStoreServer();
@@ -43,7 +44,7 @@ class TcpStoreServer {
   // The descriptor is readable when serve() has something to do. The owner adds it to its poll(). It is close-on-exec.
   int descriptor() const;
   void serve();
-  // True if no client is connected that could ask for something.
+  // True if no rank is connected that could ask for something.
   bool is_idle() const;
   // Called when the owner saw the process of a rank end. `how` is a text like "exited with code 3". The call does no
   // harm for a rank that has done its part.

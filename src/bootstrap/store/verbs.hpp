@@ -37,7 +37,10 @@ enum class Verb : std::uint8_t {
   exchange,
   piece,
   all,
-  absent
+  absent,
+  publish,
+  fetch,
+  ended
 };
 
 // A message that goes to many clients, which share its bytes.
