@@ -279,7 +279,9 @@ typedef struct hvd_start_arguments {
    * HVD_INVALID_ARGUMENT or with an error in the log, and do nothing: hvd_init, hvd_init_with, hvd_shutdown, hvd_stop,
    * hvd_add_process_set, hvd_remove_process_set, hvd_wait and hvd_wait_on (unless the handle is done, or this is its
    * last operation), hvd_shared_allocate, hvd_shared_free, hvd_should_stop, hvd_timeline_start, hvd_timeline_stop,
-   * hvd_checkpoint_save, hvd_checkpoint_open, hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim.
+   * hvd_checkpoint_save, hvd_checkpoint_open, hvd_checkpoint_open_before, hvd_checkpoint_read, hvd_checkpoint_claim,
+   * hvd_meeting_open, hvd_meeting_enter, hvd_meeting_rank_ended, hvd_meeting_put, hvd_meeting_wait, hvd_meeting_get,
+   * hvd_meeting_close.
    * All other functions may be called. */
   void (*on_done)(void* context, hvd_status status, const char* message);
   void* context; /* for all functions of this struct */
@@ -509,6 +511,49 @@ HVD_API void hvd_checkpoint_release(const char* path);
 /* Opens the HDF5 library if it is not open yet: the one that HOROVOD_HDF5 names, else the first that the loader finds,
  * else the file `otherwise` (null: no such file). The other functions open the library themselves if needed. Local. */
 HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
+
+/* ---- meetings ---------------------------------------------------------------------------------------------------- */
+
+/* A meeting is for a program that starts ranks by means of its own (a cluster's workers, pods, another scheduler), in
+ * place of horovodrun. It is a store inside of that program, which the ranks reach over TCP: their hvd_init() meets
+ * there, and they and the program put and get values. Needs no runtime, and the program is no rank. Who knows the
+ * meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can change them.
+ *
+ * Calls with one meeting run one after the other. */
+typedef struct hvd_meeting hvd_meeting;
+
+typedef struct hvd_meeting_options {
+  size_t struct_size;     /* sizeof(hvd_meeting_options) */
+  int size;               /* number of ranks */
+  const char* interfaces; /* network interfaces to listen on, "eth0,ib0"; null: as HOROVOD_GLOO_IFACE says, else all */
+  int first_port, last_port; /* range of ports; 0: as HOROVOD_PORT_RANGE says, else any */
+} hvd_meeting_options;
+
+/* Opens a meeting in this process. A thread serves it until hvd_meeting_close(). */
+HVD_API hvd_status hvd_meeting_open(const hvd_meeting_options* options, hvd_meeting** meeting);
+/* Enters a meeting that another process has opened, to put and get values. The three texts are the values of
+ * HOROVOD_GLOO_RENDEZVOUS_ADDR, HOROVOD_GLOO_RENDEZVOUS_PORT and HOROVOD_SECRET_KEY from hvd_meeting_variables().
+ * `timeout_ms` may be negative: no limit. */
+HVD_API hvd_status hvd_meeting_enter(const char* addresses, const char* port, const char* secret, int64_t timeout_ms,
+                                     hvd_meeting** meeting);
+/* Calls visit for each environment variable by which a process becomes this rank of the meeting in hvd_init(). One of
+ * them is the secret: it must not be put into a command line, nor where others can read it. The texts are valid during
+ * the call. Only in the process that opened the meeting. */
+HVD_API hvd_status hvd_meeting_variables(hvd_meeting* meeting, int rank,
+                                         void (*visit)(void* context, const char* name, const char* value),
+                                         void* context);
+/* Tells the meeting that the process of a rank has ended, so that ranks which wait for it in hvd_init() fail at once.
+ * `how` completes "rank 3 …", as "exited with code 1". Does no harm for a rank that has done its part. */
+HVD_API hvd_status hvd_meeting_rank_ended(hvd_meeting* meeting, int rank, const char* how);
+/* Puts a value under a key of 1 to 256 bytes, in place of an earlier one. Others get the whole value or none. */
+HVD_API hvd_status hvd_meeting_put(hvd_meeting* meeting, const char* key, const void* data, size_t bytes);
+/* Waits until there is a value of that key, and gives its size. Returns HVD_TIMEOUT if the time has passed. A negative
+ * `timeout_ms` is no limit; with 0 the call only looks. HVD_PEER_LOST: the process that opened the meeting is gone. */
+HVD_API hvd_status hvd_meeting_wait(hvd_meeting* meeting, const char* key, int64_t timeout_ms, size_t* bytes);
+/* Copies a value that is there into memory of its size. If `forget` is not 0, it is not kept for others. */
+HVD_API hvd_status hvd_meeting_get(hvd_meeting* meeting, const char* key, void* data, size_t bytes, int forget);
+/* Ends a meeting that this process has opened, or leaves one that it has entered. Null is allowed. */
+HVD_API void hvd_meeting_close(hvd_meeting* meeting);
 
 /* ---- looking inside ---------------------------------------------------------------------------------------------- */
 

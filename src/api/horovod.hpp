@@ -239,6 +239,50 @@ class Runtime {
   hvd_world world_{};
 };
 
+// A meeting that this process has opened for ranks which it starts, or has entered (hvd_meeting_open).
+class Meeting {
+ public:
+  explicit Meeting(int size, const std::string& interfaces = {}) {
+    hvd_meeting_options options{};
+    options.struct_size = sizeof options;
+    options.size = size;
+    if (!interfaces.empty()) options.interfaces = interfaces.c_str();
+    check(hvd_meeting_open(&options, &meeting_));
+  }
+  Meeting(const std::string& addresses, const std::string& port, const std::string& secret) {
+    check(hvd_meeting_enter(addresses.c_str(), port.c_str(), secret.c_str(), -1, &meeting_));
+  }
+  ~Meeting() { hvd_meeting_close(meeting_); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  // The environment variables of a rank, as pairs of name and value. One of them is a secret.
+  std::vector<std::pair<std::string, std::string>> variables(int rank) const {
+    std::vector<std::pair<std::string, std::string>> all;
+    const auto add = [](void* context, const char* name, const char* value) {
+      static_cast<decltype(all)*>(context)->emplace_back(name, value);
+    };
+    check(hvd_meeting_variables(meeting_, rank, add, &all));
+    return all;
+  }
+  void rank_ended(int rank, const std::string& how) { check(hvd_meeting_rank_ended(meeting_, rank, how.c_str())); }
+  void put(const std::string& key, const std::string& value) {
+    check(hvd_meeting_put(meeting_, key.c_str(), value.data(), value.size()));
+  }
+  // Waits until the value is there. With `forget` it is not kept for others.
+  std::string get(const std::string& key, bool forget = false) {
+    std::size_t bytes = 0;
+    check(hvd_meeting_wait(meeting_, key.c_str(), -1, &bytes));
+    std::string value(bytes, '\0');
+    check(hvd_meeting_get(meeting_, key.c_str(), value.data(), bytes, forget ? 1 : 0));
+    return value;
+  }
+  hvd_meeting* get() const noexcept { return meeting_; }
+
+ private:
+  hvd_meeting* meeting_ = nullptr;
+};
+
 // ---- checkpoints: docs/checkpoints.md ----
 
 // The content of a checkpoint: values and tensors under paths such as "/model/weights". The groups above an entry are

@@ -225,6 +225,14 @@ std::map<std::string, Call> calls() {
       {"hvd_checkpoint_claim", with([](Stage&) { return hvd_checkpoint_claim("nowhere/at/all"); })},
       {"hvd_checkpoint_release", with([](Stage&) { hvd_checkpoint_release("nowhere/at/all"); })},
       {"hvd_checkpoint_library", with([](Stage&) { return hvd_checkpoint_library(nullptr); })},
+      {"hvd_meeting_open", with([](Stage&) { return hvd_meeting_open(nullptr, nullptr); })},
+      {"hvd_meeting_enter", with([](Stage&) { return hvd_meeting_enter("", "", "", 0, nullptr); })},
+      {"hvd_meeting_variables", with([](Stage&) { return hvd_meeting_variables(nullptr, 0, nullptr, nullptr); })},
+      {"hvd_meeting_rank_ended", with([](Stage&) { return hvd_meeting_rank_ended(nullptr, 0, nullptr); })},
+      {"hvd_meeting_put", with([](Stage&) { return hvd_meeting_put(nullptr, "key", nullptr, 0); })},
+      {"hvd_meeting_wait", with([](Stage&) { return hvd_meeting_wait(nullptr, "key", 0, nullptr); })},
+      {"hvd_meeting_get", with([](Stage&) { return hvd_meeting_get(nullptr, "key", nullptr, 0, 0); })},
+      {"hvd_meeting_close", with([](Stage&) { hvd_meeting_close(nullptr); })},
       {"hvd_counter", with([](Stage& it) { return hvd_counter(it.runtime, "batches"); })},
       {"hvd_visit_knobs", with([](Stage&) {
          hvd_visit_knobs([](void*, const char*, const char*, const char*, const char*) {}, nullptr);

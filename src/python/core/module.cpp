@@ -13,6 +13,7 @@
 #include "python/core/device_kinds.hpp"
 #include "python/core/errors.hpp"
 #include "python/core/handles.hpp"
+#include "python/core/meetings.hpp"
 #include "python/core/operation.hpp"
 #include "python/core/process_sets.hpp"
 #include "python/core/reference.hpp"
@@ -367,6 +368,17 @@ PyMethodDef functions[] = {
     {"checkpoint_claim", checkpoint_claim, METH_VARARGS,
      "checkpoint_claim(path): takes the right to write there, or looks whether this process still has it."},
     {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
+    {"meeting_open", meeting_open, METH_VARARGS,
+     "meeting_open(size, interfaces or None, first port, last port) -> a meeting in this process, for so many ranks."},
+    {"meeting_enter", meeting_enter, METH_VARARGS,
+     "meeting_enter(addresses, port, secret, milliseconds) -> a meeting of another process. ConnectionError, "
+     "TimeoutError."},
+    {"meeting_variables", meeting_variables, METH_VARARGS,
+     "meeting_variables(meeting, rank) -> dict of the environment variables of that rank. One is a secret."},
+    {"meeting_rank_ended", meeting_rank_ended, METH_VARARGS, "meeting_rank_ended(meeting, rank, how)"},
+    {"meeting_put", meeting_put, METH_VARARGS, "meeting_put(meeting, key, bytes)"},
+    {"meeting_get", meeting_get, METH_VARARGS,
+     "meeting_get(meeting, key, milliseconds, forget) -> bytes. Negative: no limit; 0: only looks. TimeoutError."},
     {"counter", counter, METH_VARARGS, "counter(name) -> int, -1 if there is none of that name."},
     {"knobs", knobs, METH_NOARGS, "[(name, kind, default, meaning), ...] of all HOROVOD_* settings."},
     {"settings", settings, METH_NOARGS,

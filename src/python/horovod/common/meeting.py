@@ -1,0 +1,69 @@
+"""A meeting: the place where ranks that horovodrun does not start find each other, and where they and the program that
+starts them put and get values (hvd_meeting_open in horovod.h). The program is no rank."""
+import os
+
+from horovod import _core
+
+_VARIABLES = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_SECRET_KEY")
+
+
+class Meeting:
+    """A meeting that this process has opened, or has entered with `enter`.
+
+    `size` is the number of ranks. It listens on `interfaces` (names, separated by commas), else on those of
+    HOROVOD_GLOO_IFACE, else on all; on a port of `ports` (first, last), else of HOROVOD_PORT_RANGE, else on any.
+    """
+
+    def __init__(self, size, interfaces=None, ports=(0, 0)):
+        self._meeting = _core.meeting_open(size, interfaces, *ports)
+
+    @classmethod
+    def enter(cls, addresses, port, secret, timeout=None):
+        """Enters the meeting of another process. The three texts are those of `place()` there. TimeoutError after
+        `timeout` seconds, ConnectionError if nobody answers."""
+        meeting = cls.__new__(cls)
+        meeting._meeting = _core.meeting_enter(addresses, port, secret, _milliseconds(timeout))
+        return meeting
+
+    def variables(self, rank):
+        """Returns the environment variables by which a process becomes this rank in hvd.init(). One of them is a
+        secret: it must not be put into a command line, nor where others can read it."""
+        return _core.meeting_variables(self._meeting, rank)
+
+    def place(self):
+        """Returns (addresses, port, secret) for `enter`."""
+        variables = self.variables(0)
+        return tuple(variables[name] for name in _VARIABLES)
+
+    def rank_ended(self, rank, how):
+        """Tells the ranks that wait for this one that its process has ended. `how` completes "rank 3 …"."""
+        _core.meeting_rank_ended(self._meeting, rank, how)
+
+    def put(self, key, value):
+        """Puts bytes under a key, in place of an earlier value."""
+        _core.meeting_put(self._meeting, key, value)
+
+    def get(self, key, timeout=None, forget=False):
+        """Returns the bytes of that key as soon as they are there. TimeoutError after `timeout` seconds; 0 only looks.
+        With `forget` they are not kept for others. ConnectionError if the process that opened the meeting has ended."""
+        return _core.meeting_get(self._meeting, key, _milliseconds(timeout), forget)
+
+    def close(self):
+        """Ends the meeting, or leaves it. It may wait some seconds for ranks that are still in hvd.init()."""
+        self._meeting = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def start_timeout():
+    """Returns how many seconds a start may take (HOROVOD_START_TIMEOUT)."""
+    default = next(row[2] for row in _core.knobs() if row[0] == "HOROVOD_START_TIMEOUT")
+    return float(os.environ.get("HOROVOD_START_TIMEOUT") or default)
+
+
+def _milliseconds(seconds):
+    return -1 if seconds is None else round(seconds * 1000)
