@@ -44,6 +44,7 @@ ALLOWED = {
     "python/horovod/checkpoint/training.py": "what the random numbers of GPUs are called in files",
     "python/horovod/common/basics.py": "cuda_built, nccl_built",
     "python/horovod/common/nccl_version.py": "what nccl_built answers",
+    "python/horovod/runner/flags.py": "the table of the launcher's arguments",
     "python/horovod/torch/_devices.py": "torch's names of kinds of devices",
     "runtime/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
     "topology/visible_gpus.cpp": "a row for each make",

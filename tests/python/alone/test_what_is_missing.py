@@ -1,13 +1,11 @@
 """Features that this version lacks raise an error that says so. Small names that other packages import exist."""
 import importlib
 import importlib.util
-import inspect
 import os
 import threading
 
 import pytest
 
-import horovod
 import horovod.torch
 from horovod.common import util
 from horovod.runner.common.util.env import get_env_rank_and_size
@@ -25,13 +23,6 @@ def test_an_import_names_what_is_missing_and_what_to_do(statement):
 def test_frameworks_that_are_missing_are_not_available():
     assert util.extension_available("torch") and not util.extension_available("mxnet")
     assert util.extension_available("tensorflow") == (importlib.util.find_spec("tensorflow") is not None)
-
-
-def test_run():
-    from horovod.runner import run
-    assert horovod.run is run and list(inspect.signature(run).parameters)[:4] == ["func", "args", "kwargs", "num_proc"]
-    with pytest.raises(NotImplementedError, match="horovodrun -np 4"):
-        run(print, num_proc=2)
 
 
 def test_what_is_meant_by_gloo_is_there():

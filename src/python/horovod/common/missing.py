@@ -3,8 +3,7 @@
 _INSTEAD = {
     "horovod.mxnet": "Its binding is to come; horovod.torch and horovod.tensorflow are there",
     "horovod.spark": "Start the program itself: horovodrun -np 4 python train.py",
-    "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py",
-    "horovod.run": "Put the function into a program and start that: horovodrun -np 4 python program.py"}
+    "horovod.ray": "Start the program itself: horovodrun -np 4 python train.py"}
 
 
 def text_about(name):

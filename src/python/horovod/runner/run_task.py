@@ -1,0 +1,120 @@
+"""A rank of horovod.run: gets the function from the process that called it, calls it and sends the result there."""
+import collections
+import os
+import pickle
+import sys
+import traceback
+
+from horovod import _core
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.meeting import Meeting, start_timeout
+
+TASK = "task"
+ADDRESSES, PORT, KEY = "HOROVOD_RUN_ADDRESSES", "HOROVOD_RUN_PORT", "HOROVOD_RUN_KEY"
+_RANKS = ("HOROVOD_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "JSM_NAMESPACE_RANK",
+          "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
+
+# `what` completes "Rank 3 …". A consequence: the rank only noticed that another one had failed.
+Failure = collections.namedtuple("Failure", "rank what is_consequence")
+
+
+def variables_of(meeting):
+    """Returns the environment variables by which ranks find the meeting."""
+    return dict(zip((ADDRESSES, PORT, KEY), meeting.place()))
+
+
+def result_of(rank):
+    return f"result/{rank}"
+
+
+def failures_in(meeting, ranks):
+    """Returns the failures that these ranks have reported."""
+    found = []
+    for rank in ranks:
+        try:
+            found.append(Failure(*pickle.loads(meeting.get(_failure_of(rank), timeout=0))))
+        except TimeoutError:
+            continue
+    return found
+
+
+def _failure_of(rank):
+    return f"failure/{rank}"
+
+
+def main():
+    missing = [name for name in (ADDRESSES, PORT, KEY) if name not in os.environ]
+    if missing:
+        sys.exit(f"horovod.runner.run_task: {', '.join(missing)} is not set. horovod.run starts this program; it is "
+                 "not meant to be started by hand")
+    place = [os.environ[name] for name in (ADDRESSES, PORT, KEY)]
+    del os.environ[KEY]  # what the function starts need not know it
+    with _enter(place) as meeting:
+        task = meeting.get(TASK, timeout=start_timeout())
+    try:
+        result = _call(task)
+    except BaseException as error:
+        _report(place, error)
+        if not isinstance(error, Exception):
+            raise  # Python ends the process as it does without us
+        traceback.print_exception(type(error), error, _own_part_of(error))
+        sys.exit(1)
+    with _enter(place) as meeting:
+        meeting.put(result_of(_rank()), result)
+
+
+def _enter(place):
+    try:
+        return Meeting.enter(*place, timeout=start_timeout())
+    except (OSError, ValueError) as error:
+        sys.exit(f"rank {_rank()} cannot reach the program that called horovod.run: {error}")
+
+
+def _rank():
+    if _core.has_place():
+        return _core.world()[0]
+    return next((int(os.environ[name]) for name in _RANKS if os.environ.get(name, "").isdigit()), 0)
+
+
+def _call(task):
+    """Returns the pickled result of the pickled function."""
+    import cloudpickle
+    task = pickle.loads(task)
+    sys.path += [folder for folder in task["path"] if folder not in sys.path]  # modules beside the program are found
+    try:
+        function = pickle.loads(task["function"])
+    except Exception as error:
+        raise RuntimeError("the function of horovod.run cannot be loaded here. What it imports must be installed on "
+                           f"this host, too: {type(error).__name__}: {error}") from error
+    result = function()
+    try:
+        return cloudpickle.dumps(result)
+    except Exception as error:
+        raise pickle.PicklingError("the result of the function cannot be sent to the program that called horovod.run: "
+                                   f"it is a {type(result).__qualname__}: {error}") from error
+
+
+def _report(place, error):
+    """Tells the caller why this rank fails."""
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return
+    what = (f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else "raised\n" + "".join(
+        traceback.format_exception(type(error), error, _own_part_of(error))).rstrip())
+    try:
+        with Meeting.enter(*place, timeout=start_timeout()) as meeting:
+            failure = Failure(_rank(), what, isinstance(error, HorovodInternalError))
+            meeting.put(_failure_of(failure.rank), pickle.dumps(tuple(failure)))
+    except (OSError, ValueError) as lost:
+        print(f"rank {_rank()} cannot tell the program that called horovod.run why it fails: {lost}", file=sys.stderr)
+
+
+def _own_part_of(error):
+    """Returns the traceback from the function on, without the calls of this file."""
+    own = error.__traceback__
+    while own is not None and own.tb_frame.f_code.co_filename == __file__:
+        own = own.tb_next
+    return own
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""horovod.run: a function in every rank of a job that a program starts. Meetings: the same by hand."""
+import functools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import horovod
+from horovod.common.meeting import Meeting
+from horovod.runner import _HorovodArgs, flags, launch
+
+# The jobs need no framework, which takes seconds to import.
+BASICS = "from horovod.common.basics import HorovodBasics as hvd; hvd = hvd()\n"
+
+
+def test_the_results_are_those_of_the_ranks_in_their_order(capfd):
+    large = os.urandom(3 << 20)
+
+    def function(first, second="-"):
+        from horovod.common.basics import HorovodBasics
+        hvd = HorovodBasics()
+        hvd.init()
+        print("printed by", hvd.rank())
+        return hvd.rank(), hvd.size(), first[:hvd.rank()] + second.encode(), first
+
+    results = horovod.run(function, args=(large,), kwargs={"second": "+"}, num_proc=2)
+    assert [result[:3] for result in results] == [(0, 2, b"+"), (1, 2, large[:1] + b"+")]
+    assert all(result[3] == large for result in results)
+    assert {f"[{rank}]<stdout>:printed by {rank}" for rank in range(2)} <= set(capfd.readouterr().out.splitlines())
+
+
+def test_a_rank_that_raises_ends_the_job_and_its_traceback_is_in_the_error(capfd):
+    def function():
+        rank = int(os.environ["HOROVOD_RANK"])
+        if rank == 1:
+            raise KeyError("what rank 1 lacks")
+        time.sleep(100)
+
+    with pytest.raises(RuntimeError) as failed:
+        horovod.run(function, num_proc=2)
+    text = str(failed.value)
+    assert text.startswith("Horovod detected that one or more processes exited with non-zero status"), text
+    assert "FIRST FAILURE: rank 1 on" in text and "KeyError: 'what rank 1 lacks'" in text, text
+    assert "Rank 1 raised" in text and "in function" in text and "run_task.py" not in text, text
+    assert "what rank 1 lacks" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("function,error,text", [
+    (threading.Lock, RuntimeError, "Rank 0 raised.*the result of the function cannot be sent.*it is a lock"),
+    (functools.partial(sys.exit, 7), RuntimeError, r"ended with exit code 7\n.*Rank 0 called sys\.exit\(7\)"),
+    (functools.partial(os._exit, 0), RuntimeError, "rank 0 has ended without a result"),
+    (functools.partial(print, threading.Lock()), pickle.PicklingError, "cannot send <built-in function print>"),
+    (functools.partial(horovod.run, print), RuntimeError, "horovod.run was called inside of a rank of a job")])
+def test_what_cannot_be_is_named(function, error, text, capfd):
+    with pytest.raises(error, match="(?s)" + text):
+        horovod.run(function)
+
+
+def test_the_place_and_the_arguments_are_checked():
+    failed = []
+
+    def call():
+        try:
+            horovod.run(print)
+        except RuntimeError as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=call, name="another")
+    thread.start()
+    thread.join()
+    assert "in the thread another; call it in the main thread" in failed[0]
+    for wrong, text in ((dict(hosts="a:1", hostfile="b"), "hosts or hostfile"),
+                        (dict(use_gloo=True, use_mpi=True), "use_gloo or use_mpi"), (dict(num_proc=0), "1 or more"),
+                        (dict(num_proc=None), "1 or more")):
+        with pytest.raises(ValueError, match=text):
+            horovod.run(print, **wrong)
+
+
+def test_all_arguments_are_flags_of_horovodrun(monkeypatch):
+    started = []
+    monkeypatch.setattr(launch, "_run", started.append)
+    with pytest.warns(DeprecationWarning, match="network_interface is deprecated"):
+        horovod.run(
+            print, num_proc=4, min_num_proc=2, max_num_proc=6, slots=2, reset_limit=3, cooldown_range=(1, 9),
+            hosts="n1:2,n2:2", start_timeout=50, ssh_port=22, ssh_identity_file="key", disable_cache=True,
+            output_filename="folder", verbose=2, use_mpi=True, mpi_args="--one --two", network_interface="a,b",
+            network_interfaces=["c"])
+    found = flags.flags_of(started[0])
+    assert sorted(found) == sorted([
+        "--num-proc=4", "--min-num-proc=2", "--max-num-proc=6", "--slots-per-host=2", "--reset-limit=3",
+        "--blacklist-cooldown-range", "1", "9", "--hosts=n1:2,n2:2", "--start-timeout=50", "--ssh-port=22",
+        "--ssh-identity-file=key", "--disable-cache", "--output-filename=folder", "--verbose", "--mpi",
+        "--mpi-args=--one --two", "--network-interfaces=a,b,c"])
+    assert flags.flags_of(_HorovodArgs()) == ["--num-proc=1"]
+
+
+def test_every_flag_is_one_of_horovodrun():
+    known = subprocess.run([launch.program(), "--help"], stdout=subprocess.PIPE, text=True, timeout=50).stdout
+    for action in flags.parser()._actions:
+        assert not action.option_strings or action.option_strings[-1] in known, action.option_strings
+
+
+def program(tmp_path, text):
+    (tmp_path / "program.py").write_text(textwrap.dedent(text))
+    return [sys.executable, str(tmp_path / "program.py")]
+
+
+def is_alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{process}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_the_job_ends_with_the_program_that_called(how, tmp_path):
+    command = program(tmp_path, """
+        import horovod, os, time
+        import beside
+
+        def function():
+            print("rank", beside.process(), flush=True)
+            time.sleep(1000)
+
+        horovod.run(function, num_proc=2)
+    """)
+    (tmp_path / "beside.py").write_text("import os\nprocess = os.getpid\n")
+    caller = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
+    ranks = [int(caller.stdout.readline().split()[-1]) for _ in range(2)]
+    caller.send_signal(how)
+    _, errors = caller.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors or how == signal.SIGKILL, errors
+    while any(is_alive(rank) for rank in ranks):  # the limit is that of the test
+        time.sleep(0.05)
+
+
+def test_ranks_meet_and_give_results_without_a_launcher(tmp_path):
+    command = program(tmp_path, BASICS + textwrap.dedent("""
+        import os
+        from horovod.common.meeting import Meeting
+        place = [os.environ[name] for name in ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
+                                               "HOROVOD_SECRET_KEY")]
+        hvd.init()
+        with Meeting.enter(*place, timeout=30) as meeting:
+            meeting.put(f"result of {hvd.rank()}", meeting.get("task") + str(hvd.size()).encode())
+        hvd.shutdown()
+    """))
+    with Meeting(2, "lo") as meeting:
+        meeting.put("task", b"of ")
+        ranks = [subprocess.Popen(command, env={**os.environ, **meeting.variables(rank)}) for rank in range(2)]
+        assert [meeting.get(f"result of {rank}", timeout=60) for rank in range(2)] == [b"of 2"] * 2
+        assert [rank.wait(60) for rank in ranks] == [0, 0]
+        with pytest.raises(TimeoutError, match="no value"):
+            meeting.get("never put", timeout=0)
+    with pytest.raises(ValueError, match="expected a rank"):
+        Meeting(1, "lo").variables(1)
+
+
+def test_rank_0_serves_where_nobody_else_does(tmp_path):
+    command = program(tmp_path, BASICS + "hvd.init(); print(hvd.rank(), hvd.size()); hvd.shutdown()")
+    with Meeting(1, "lo") as free:
+        port = free.place()[1]
+    environment = {**os.environ, "HOROVOD_SIZE": "2", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "localhost",
+                   "HOROVOD_GLOO_RENDEZVOUS_PORT": port, "HOROVOD_RENDEZVOUS_SERVE": "1",
+                   "HOROVOD_SECRET_KEY": "of the ranks of this test"}
+    ranks = [subprocess.Popen(command, env={**environment, "HOROVOD_RANK": str(rank)}, text=True,
+                              stdout=subprocess.PIPE) for rank in (1, 0)]
+    assert [rank.communicate(timeout=60)[0] for rank in ranks] == ["1 2\n", "0 2\n"]
