@@ -216,7 +216,46 @@ class Docs(unittest.TestCase):
 
 
 class AsPods(unittest.TestCase):
-    """Runs the script of job.yaml on two nodes, with sshd and the host names of pods, but without Kubernetes."""
+    """Runs what the pods of the indexed Jobs run on two nodes, with the host names of pods, but without Kubernetes."""
+
+    # A pod gets a writable layer over the image, and a host name of its own.
+    POD = f"""set -e
+        cd /run && mkdir -p pod && mount -t tmpfs tmpfs pod && mkdir pod/upper pod/work pod/root
+        mount -t overlay -o lowerdir={IMAGE},upperdir=pod/upper,workdir=pod/work overlay pod/root
+        mount --rbind /dev pod/root/dev && mount -t proc proc pod/root/proc && mount --rbind /sys pod/root/sys
+        cp /etc/hosts pod/root/etc/hosts && hostname horovod-$JOB_COMPLETION_INDEX
+        . pod/root/.singularity.d/env/90-environment.sh
+        """
+    START = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c"]
+
+    @classmethod
+    def setUpClass(cls):
+        with open(f"/run/hvd-clusters/{cluster}/hosts", "a", encoding="utf-8") as hosts:
+            hosts.write("10.77.0.1 horovod-0.horovod horovod-0\n10.77.0.2 horovod-1.horovod horovod-1\n")
+
+    def run_pods(self, pod, **variables):
+        """Runs both pods. Returns what the first one has written."""
+        environment = {**os.environ, "HVD_CLUSTER": cluster, "HOROVOD_START_TIMEOUT": "120", **variables}
+        start = [*self.START, self.POD + pod]
+        other = subprocess.Popen([NODES, "on", "n2", *start], env={**environment, "JOB_COMPLETION_INDEX": "1"})
+        try:
+            done = installed.run(NODES, "on", "n1", "timeout", "200", *start,
+                                 env={**environment, "JOB_COMPLETION_INDEX": "0"})
+        finally:
+            other.terminate()
+            other.wait()
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def test_pods_of_the_job_without_ssh_meet_at_the_first_one(self):
+        text = (installed.ROOT / "containers/kubernetes/job-without-ssh.yaml").read_text(encoding="utf-8")
+        variables = dict(re.findall(r'- \{name: (HOROVOD_\w+), value: "?([^"}]*)"?\}', text))
+        self.assertIn("HOROVOD_RENDEZVOUS_SERVE", variables)
+        pod = f"""export HOROVOD_RANK=$JOB_COMPLETION_INDEX HOME=/tmp
+            exec chroot --userspec=1000:1000 pod/root python {PROGRAM}"""
+        said = self.run_pods(pod, **{**variables, "HOROVOD_START_TIMEOUT": "120",
+                                     "HOROVOD_SECRET_KEY": "of the Secret of this test"})
+        self.assertIn("on horovod-0: average is right", said)
 
     def test_script_of_the_indexed_job_starts_the_ranks_of_all_pods(self):
         text = (installed.ROOT / "containers/kubernetes/job.yaml").read_text(encoding="utf-8")
@@ -226,31 +265,12 @@ class AsPods(unittest.TestCase):
         keys.mkdir()
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / "id_ed25519"], check=True)
         (keys / "id_ed25519.pub").rename(keys / "authorized_keys")
-        with open(f"/run/hvd-clusters/{cluster}/hosts", "a", encoding="utf-8") as hosts:
-            hosts.write("10.77.0.1 horovod-0.horovod horovod-0\n10.77.0.2 horovod-1.horovod horovod-1\n")
-        # A pod gets a writable layer over the image, and a host name of its own.
-        pod = f"""set -e
-            cd /run && mkdir -p pod && mount -t tmpfs tmpfs pod && mkdir pod/upper pod/work pod/root
-            mount -t overlay -o lowerdir={IMAGE},upperdir=pod/upper,workdir=pod/work overlay pod/root
-            mount --rbind /dev pod/root/dev && mount -t proc proc pod/root/proc && mount --rbind /sys pod/root/sys
-            mkdir pod/root/keys && mount --bind {keys} pod/root/keys
-            cp /etc/hosts pod/root/etc/hosts && hostname horovod-$JOB_COMPLETION_INDEX
-            . pod/root/.singularity.d/env/90-environment.sh
+        pod = f"""mkdir pod/root/keys && mount --bind {keys} pod/root/keys
             export HOME=/root
             exec chroot pod/root sh -euc "$SCRIPT" horovod python {PROGRAM}"""
-        start = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c", pod]
-        variables = {"SCRIPT": script, "PODS": "2", "HOROVOD_SSH": ssh, "HVD_CLUSTER": cluster}
-        environment = {**os.environ, **variables, "HOROVOD_START_TIMEOUT": "120"}
-        server = subprocess.Popen([NODES, "on", "n2", *start], env={**environment, "JOB_COMPLETION_INDEX": "1"})
-        try:
-            done = installed.run(NODES, "on", "n1", "timeout", "200", *start,
-                                 env={**environment, "JOB_COMPLETION_INDEX": "0"})
-        finally:
-            server.terminate()
-            server.wait()
-        self.assertEqual(done.returncode, 0, done.stdout)
+        said = self.run_pods(pod, SCRIPT=script, PODS="2", HOROVOD_SSH=ssh)
         for pod_name in ("horovod-0", "horovod-1"):
-            self.assertIn(f"on {pod_name}: average is right", done.stdout)
+            self.assertIn(f"on {pod_name}: average is right", said)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,9 @@ class Manifests(unittest.TestCase):
             self.assertTrue(fits, f"{name}: {value}")
 
     def test_job_and_service_fit_the_schemas_of_kubernetes(self):
-        for document in documents("job.yaml"):
-            kubernetes_validate.validate(document, KUBERNETES, strict=True)
+        for name in ("job.yaml", "job-without-ssh.yaml"):
+            for document in documents(name):
+                kubernetes_validate.validate(document, KUBERNETES, strict=True)
 
     def test_job_ends_when_its_launcher_does(self):
         service, job = documents("job.yaml")
@@ -54,6 +55,24 @@ class Manifests(unittest.TestCase):
         self.assertEqual(service["spec"]["selector"]["job-name"], job["metadata"]["name"])
         variables = {row["name"]: row["value"] for row in spec["template"]["spec"]["containers"][0]["env"]}
         self.assertEqual(variables["PODS"], str(spec["completions"]))
+
+    def test_pods_of_the_job_without_ssh_are_its_ranks_and_need_no_root(self):
+        service, job = documents("job-without-ssh.yaml")
+        spec, pod = job["spec"], job["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        variables = {row["name"]: row.get("value") for row in container["env"]}
+        self.assertEqual(spec["completionMode"], "Indexed")
+        self.assertEqual([spec["completions"], spec["parallelism"]], [int(variables["HOROVOD_SIZE"])] * 2)
+        first = f"{job['metadata']['name']}-0.{service['metadata']['name']}"
+        self.assertEqual(variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"], first)
+        self.assertEqual(pod["subdomain"], service["metadata"]["name"])
+        self.assertEqual(service["spec"]["selector"]["job-name"], job["metadata"]["name"])
+        self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+        self.assertEqual(container["securityContext"],
+                         {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}})
+        secrets = [row["name"] for row in container["env"] if "secretKeyRef" in row.get("valueFrom", {})]
+        self.assertEqual(secrets, ["HOROVOD_SECRET_KEY"])
+        self.assertNotIn("ssh", " ".join(container["command"]))
 
     def test_mpijob_fits_its_schema_and_its_pods_that_of_kubernetes(self):
         (job,) = documents("mpijob.yaml")
@@ -76,7 +95,7 @@ class Manifests(unittest.TestCase):
             self.fits({"slotsPerWorkers": 1}, MPIJOB["spec"])
 
     def test_images_are_of_this_version(self):
-        for name in ("job.yaml", "mpijob.yaml"):
+        for name in ("job.yaml", "job-without-ssh.yaml", "mpijob.yaml"):
             text = (FOLDER / name).read_text(encoding="utf-8")
             self.assertIn(f"image: horovod:{installed.version()}\n", text)
 
