@@ -519,7 +519,7 @@ HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
  * there, and they and the program put and get values. Needs no runtime, and the program is no rank. Who knows the
  * meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can change them.
  *
- * Calls with one meeting run one after the other. */
+ * Calls with one meeting run one after the other. A forked child cannot use its parent's meeting, but may enter it. */
 typedef struct hvd_meeting hvd_meeting;
 
 typedef struct hvd_meeting_options {

@@ -1,5 +1,6 @@
 // The C functions of meetings. A meeting is a store with a thread (in the process that opened it), and a visit to it.
-#include <algorithm>
+#include <unistd.h>
+
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,6 +31,8 @@ using hvd::bootstrap::TcpStoreServer;
 using hvd::bootstrap::TcpStoreThread;
 
 struct hvd_meeting {
+  // the only process that may use it: forked children have neither its thread nor its sockets
+  pid_t process = ::getpid();
   std::mutex mutex;  // one call at a time uses the visitor
   int size = 0;
   std::unique_ptr<TcpStoreThread> server;  // null in a process that has entered
@@ -73,9 +76,21 @@ Result<std::unique_ptr<hvd_meeting>> open(const hvd_meeting_options& options) {
   return made;
 }
 
+bool usable(const hvd_meeting* meeting) {
+  return meeting != nullptr && meeting->process == ::getpid();
+}
+
+hvd_status why_unusable(const hvd_meeting* meeting, const char* function) {
+  if (meeting == nullptr)
+    return fail(ErrorCode::invalid_argument, std::string(function) + " needs a meeting; got null");
+  return fail(ErrorCode::invalid_argument, std::string(function) + ": process " + std::to_string(meeting->process) +
+                                               " has this meeting, and this one was forked from it: enter it anew "
+                                               "(hvd_meeting_enter)");
+}
+
 hvd_status missing_argument(const char* function) {
   return fail(ErrorCode::invalid_argument,
-              std::string(function) + " got a null pointer; expected a meeting and values");
+              std::string(function) + " got a null pointer instead of a value or of a place for one");
 }
 
 }  // namespace
@@ -106,13 +121,15 @@ hvd_status hvd_meeting_enter(const char* addresses, const char* port, const char
   *meeting = nullptr;
   auto visitor = StoreVisitor::enter(addresses, port, secret, deadline_of(timeout_ms));
   if (!visitor) return fail(visitor.error());
-  *meeting = new hvd_meeting{{}, 0, nullptr, std::move(*visitor)};
+  *meeting = new hvd_meeting;
+  (*meeting)->visitor = std::move(*visitor);
   return HVD_OK;
 }
 
 hvd_status hvd_meeting_variables(hvd_meeting* meeting, int rank,
                                  void (*visit)(void* context, const char* name, const char* value), void* context) {
-  if (meeting == nullptr || visit == nullptr) return missing_argument("hvd_meeting_variables");
+  if (!usable(meeting)) return why_unusable(meeting, "hvd_meeting_variables");
+  if (visit == nullptr) return missing_argument("hvd_meeting_variables");
   if (meeting->server == nullptr || rank < 0 || rank >= meeting->size)
     return fail(ErrorCode::invalid_argument,
                 "variables for rank " + std::to_string(rank) +
@@ -130,7 +147,7 @@ hvd_status hvd_meeting_variables(hvd_meeting* meeting, int rank,
 
 hvd_status hvd_meeting_rank_ended(hvd_meeting* meeting, int rank, const char* how) {
   if (refuse_in_callback("hvd_meeting_rank_ended")) return HVD_INVALID_ARGUMENT;
-  if (meeting == nullptr) return missing_argument("hvd_meeting_rank_ended");
+  if (!usable(meeting)) return why_unusable(meeting, "hvd_meeting_rank_ended");
   const std::lock_guard lock(meeting->mutex);
   auto told = meeting->visitor->rank_ended(Rank{rank}, how == nullptr ? "" : how);
   return told ? HVD_OK : fail(told.error());
@@ -138,8 +155,8 @@ hvd_status hvd_meeting_rank_ended(hvd_meeting* meeting, int rank, const char* ho
 
 hvd_status hvd_meeting_put(hvd_meeting* meeting, const char* key, const void* data, size_t bytes) {
   if (refuse_in_callback("hvd_meeting_put")) return HVD_INVALID_ARGUMENT;
-  if (meeting == nullptr || key == nullptr || (data == nullptr && bytes > 0))
-    return missing_argument("hvd_meeting_put");
+  if (!usable(meeting)) return why_unusable(meeting, "hvd_meeting_put");
+  if (key == nullptr || (data == nullptr && bytes > 0)) return missing_argument("hvd_meeting_put");
   const std::lock_guard lock(meeting->mutex);
   auto put = meeting->visitor->put(key, std::span(static_cast<const std::byte*>(data), bytes));
   return put ? HVD_OK : fail(put.error());
@@ -147,7 +164,8 @@ hvd_status hvd_meeting_put(hvd_meeting* meeting, const char* key, const void* da
 
 hvd_status hvd_meeting_wait(hvd_meeting* meeting, const char* key, int64_t timeout_ms, size_t* bytes) {
   if (refuse_in_callback("hvd_meeting_wait")) return HVD_INVALID_ARGUMENT;
-  if (meeting == nullptr || key == nullptr || bytes == nullptr) return missing_argument("hvd_meeting_wait");
+  if (!usable(meeting)) return why_unusable(meeting, "hvd_meeting_wait");
+  if (key == nullptr || bytes == nullptr) return missing_argument("hvd_meeting_wait");
   const std::lock_guard lock(meeting->mutex);
   auto size = meeting->visitor->size_of(key, deadline_of(timeout_ms));
   if (!size) return fail(size.error());
@@ -157,15 +175,15 @@ hvd_status hvd_meeting_wait(hvd_meeting* meeting, const char* key, int64_t timeo
 
 hvd_status hvd_meeting_get(hvd_meeting* meeting, const char* key, void* data, size_t bytes, int forget) {
   if (refuse_in_callback("hvd_meeting_get")) return HVD_INVALID_ARGUMENT;
-  if (meeting == nullptr || key == nullptr || (data == nullptr && bytes > 0))
-    return missing_argument("hvd_meeting_get");
+  if (!usable(meeting)) return why_unusable(meeting, "hvd_meeting_get");
+  if (key == nullptr || (data == nullptr && bytes > 0)) return missing_argument("hvd_meeting_get");
   const std::lock_guard lock(meeting->mutex);
   auto read = meeting->visitor->read(key, std::span(static_cast<std::byte*>(data), bytes), forget != 0);
   return read ? HVD_OK : fail(read.error());
 }
 
 void hvd_meeting_close(hvd_meeting* meeting) {
-  if (!refuse_in_callback("hvd_meeting_close")) delete meeting;
+  if (!refuse_in_callback("hvd_meeting_close") && usable(meeting)) delete meeting;
 }
 
 }  // extern "C"

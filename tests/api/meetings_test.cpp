@@ -1,5 +1,7 @@
 // Meetings of the C interface: the program that opens one, and processes that enter it.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -38,6 +40,23 @@ TEST(Meetings, carry_values_between_their_program_and_others) {
   meeting.put("task", task);
   EXPECT_EQ(meeting.get("result of 1", true), task + " is done");
   meeting.rank_ended(0, "exited with code 1");
+}
+
+TEST(Meetings, are_refused_to_forked_children_which_may_enter_anew) {
+  Meeting meeting(1, "lo");
+  auto variables = meeting.variables(0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool refused = hvd_meeting_put(meeting.get(), "key", nullptr, 0) == HVD_INVALID_ARGUMENT;
+    hvd_meeting_close(meeting.get());  // does nothing
+    Meeting entered(variables[0].second, variables[1].second, variables[2].second);
+    entered.put("refused", refused ? "yes" : "no");
+    hvd_meeting_close(entered.get());
+    ::_exit(0);
+  }
+  EXPECT_EQ(meeting.get("refused"), "yes");
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
 }
 
 TEST(Meetings, refuse_wrong_arguments_by_name) {
