@@ -100,6 +100,28 @@ def test_the_command_line_is_parsed():
 
 
 @alone
+def test_the_command_line_wins_over_the_configuration_file(tmp_path):
+    """Contract §8.3 [Horovod tests this]: --config-file"""
+    file = tmp_path / "config.yaml"
+    file.write_text("params:\n  fusion_threshold_mb: 32\n  cycle_time_ms: 10\n  hierarchical_allreduce: true\n"
+                    "autotune:\n  enabled: true\n  log_file: log.csv\nstall_check:\n  enabled: false\n"
+                    "logging:\n  level: INFO\n  hide_timestamp: true\ncontroller: MPI\n")
+    for words in (["--config-file", str(file), "--cycle-time-ms", "20", "--no-hierarchical-allreduce", "--gloo"],
+                  ["--cycle-time-ms", "20", "--no-hierarchical-allreduce", "--gloo", "--config-file", str(file)]):
+        with mock.patch.object(sys, "argv", ["horovodrun", "-np", "2", *words, "true"]):
+            args = launch.parse_args()
+        assert args.fusion_threshold_mb == 32 and args.cycle_time_ms == 20 and args.autotune and args.no_stall_check
+        assert args.hierarchical_allreduce is False and args.autotune_log_file == "log.csv" and args.num_proc == 2
+        assert args.log_level == "INFO" and not args.log_with_timestamp and args.use_gloo and not args.use_mpi
+    with mock.patch.object(sys, "argv", ["horovodrun", "-np", "2", "--config-file", str(file), "true"]):
+        assert launch.parse_args().use_mpi is True
+    file.write_text("controller: none\n")
+    with mock.patch.object(sys, "argv", ["horovodrun", "-np", "2", "--config-file", str(file), "true"]):
+        with pytest.raises(ValueError, match="controller must be gloo or mpi"):
+            launch.parse_args()
+
+
+@alone
 def test_the_launcher_is_chosen_by_flags_and_by_what_is_built():
     """Contract §8.6 [Horovod tests this]: run_controller over all combinations"""
     choices = itertools.product((None, True, False), (None, True, False), (None, True, False), *[(True, False)] * 4)

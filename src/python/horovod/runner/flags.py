@@ -4,6 +4,8 @@
 again and knows more flags.
 """
 import argparse
+import json
+import subprocess
 import warnings
 
 _NEGATIVE = ("fusion_threshold_mb", "cycle_time_ms", "cache_capacity", "autotune_warmup_samples",
@@ -105,6 +107,27 @@ def check(args):
     noise = args.autotune_gaussian_process_noise
     if noise is not None and not 0 <= noise <= 1:
         raise ValueError(f"--autotune-gaussian-process-noise={noise}: expected a number from 0 to 1")
+
+
+def add_config_file(args, program):
+    """Adds what args.config_file says, as horovodrun reads it, where the command line says nothing. ValueError if it is
+    faulty."""
+    shown = subprocess.run([program, f"--config-file={args.config_file}", "--show-config", "--json"], text=True,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if shown.returncode != 0:
+        raise ValueError(shown.stderr.strip())
+    chosen = any((args.use_gloo, args.use_mpi, args.use_jsrun))
+    actions = {spelling: action for action in parser()._actions for spelling in action.option_strings}
+    for flag, row in json.loads(shown.stdout)["flags"].items():
+        action = actions.get(flag)
+        if action is None or not row["origin"].startswith(f"{args.config_file}, line "):
+            continue
+        if getattr(args, action.dest) not in (None, False) or (action.dest.startswith("use_") and chosen):
+            continue
+        if getattr(args, action.dest) is False and action.default is None:
+            continue  # the command line says no
+        value = row["value"] == "1" if action.nargs == 0 else (action.type or str)(row["value"])
+        setattr(args, action.dest, {*value.split(",")} if action.dest == "nics" else value)
 
 
 def flags_of(args):

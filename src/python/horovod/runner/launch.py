@@ -54,8 +54,11 @@ def run_controller(use_gloo, gloo_run, use_mpi, mpi_run, use_jsrun, js_run, verb
 
 
 def parse_args():
-    """Returns the arguments of this program as a namespace. ValueError for values that no job can have."""
+    """Returns the arguments of this program, and of its --config-file, as a namespace. ValueError for values that no
+    job can have."""
     args = flags.parser().parse_args()
+    if args.config_file is not None:
+        flags.add_config_file(args, program())
     flags.check(args)
     return args
 
