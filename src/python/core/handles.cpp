@@ -51,9 +51,6 @@ std::vector<Number>& interrupted() {
   return *given;
 }
 
-// A waiting thread returns from the runtime at this interval to look for signals. A shutdown wakes it earlier.
-constexpr std::int64_t wait_slice_ms = 200;
-
 // On failure returns false with a Python error set. An integer that cannot be a handle's number is read as 0.
 bool read_number(PyObject* object, Number* number) {
   int overflow = 0;

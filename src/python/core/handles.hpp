@@ -3,9 +3,14 @@
 // value that a wait returns and the objects that must stay alive until then.
 #include "python/core/python_api.hpp"
 
+#include <cstdint>
+
 #include "python/core/operation.hpp"
 
 namespace hvd::python {
+
+// A waiting thread returns from the runtime at this interval to look for signals. A shutdown wakes it earlier.
+inline constexpr std::int64_t wait_slice_ms = 200;
 
 // Notes an operation that was started and returns its number. Users see this number as the handle; numbers begin at 1
 // after each init(). synchronize() returns `value`, or result(handle of the C API, value) if `result` is given. `keep`

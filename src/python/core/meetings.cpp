@@ -6,14 +6,13 @@
 
 #include "api/horovod.h"
 #include "python/core/errors.hpp"
+#include "python/core/handles.hpp"
 #include "python/core/reference.hpp"
 
 namespace hvd::python {
 namespace {
 
 constexpr const char* capsules_name = "horovod.meeting";
-// A waiting thread returns from the runtime at this interval to look for signals.
-constexpr std::int64_t wait_slice_ms = 200;
 
 PyObject* raise_about_meeting(hvd_status status) {
   switch (status) {
