@@ -285,3 +285,11 @@ def test_adasum_combines_the_changes_of_ranks(hvd, rank, size, passes, eagerly):
 def test_adasum_is_for_all_ranks(hvd):
     with pytest.raises(NotImplementedError, match="global process set"):
         hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
+
+
+def test_an_optimizer_from_the_settings_of_a_distributed_one_reduces(hvd, rank, size):
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+    again = type(optimizer).from_config(optimizer.get_config())
+    variable = keras.Variable([0.0]) if hasattr(keras, "Variable") else tf.Variable([0.0])
+    again.apply_gradients([(tf.constant([rank + 1.0]), variable)])
+    assert np.allclose(variable.numpy(), -size * (size + 1) / 2)

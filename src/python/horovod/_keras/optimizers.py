@@ -42,6 +42,12 @@ class _Distribution:
 
 
 class _Common:
+    @classmethod
+    def from_config(cls, *args, **kwargs):
+        made = super().from_config(*args, **kwargs)
+        made._hvd = cls._new_distribution()
+        return made
+
     def register_local_var(self, var):
         """The gradients of this variable stay this rank's own."""
         self._hvd.local.add(self._hvd.key_of(var))
@@ -120,22 +126,26 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
     _check(optimizer, op, backward_passes_per_step, backend)
     base = type(optimizer)
     name = name or f"Distributed{base.__name__}"
-    reduction, key_of = reduction_for(keras, name, device_dense, device_sparse, compression, sparse_as_dense, op,
-                                      gradient_predivide_factor, num_groups, groups, process_set,
-                                      scale_local_gradients)
-    aggregation = None
-    if backward_passes_per_step > 1:
-        aggregation = aggregation_for(keras, backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
+
+    def new_distribution():
+        reduction, key_of = reduction_for(keras, name, device_dense, device_sparse, compression, sparse_as_dense, op,
+                                          gradient_predivide_factor, num_groups, groups, process_set,
+                                          scale_local_gradients)
+        aggregation = None
+        if backward_passes_per_step > 1:
+            aggregation = aggregation_for(keras, backward_passes_per_step, average_aggregated_gradients,
+                                          sparse_as_dense)
+        return _Distribution(reduction, key_of, aggregation)
+
     # Saved models name the class by module and name. They are loaded where there is no Horovod, too.
-    attributes = {"__module__": base.__module__, "__doc__": base.__doc__}
+    attributes = {"__module__": base.__module__, "__doc__": base.__doc__,
+                  "_new_distribution": staticmethod(new_distribution)}
     cls = type(base.__name__, (_Keras3 if hasattr(base, "apply") else _Keras2, base), attributes)
     _be_exported_as(base, cls)
     _see_through_loss_scaling(keras)
     if backend == "tensorflow":
         _keep_out_of_xla(keras)
-    distributed = cls.from_config(_config_of(optimizer, name))
-    distributed._hvd = _Distribution(reduction, key_of, aggregation)
-    return distributed
+    return cls.from_config(_config_of(optimizer, name))
 
 
 def _config_of(optimizer, name):
