@@ -1,5 +1,4 @@
 """Starts Horovod jobs. The launcher itself is the program `horovodrun`; `run` starts it for a function of Python."""
-import functools
 import sys
 import warnings
 
@@ -36,6 +35,11 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     if use_gloo and use_mpi:
         raise ValueError("horovod.run takes use_gloo or use_mpi; found both")
 
+    # Here, since `import horovod` is to bring next to nothing.
+    import functools
+
+    from horovod.runner import launch
+
     given = _HorovodArgs()
     given.num_proc = num_proc if np is None else np
     given.min_num_proc = min_num_proc if min_np is None else min_np
@@ -48,7 +52,6 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     given.nics = _names_in(network_interface) | _names_in(network_interfaces) or None
     given.executable = executable or sys.executable
     given.run_func = functools.partial(func, *args, **(kwargs or {}))
-    from horovod.runner import launch
     return launch._run(given)
 
 
