@@ -382,6 +382,12 @@ class Simulation {
   void carry_out(const Membership::Stop& it) {
     write("stop " + text(it.worker) + ": " + it.why);
     Process& stopped = process(it.worker);
+    const bool has_another_state = std::ranges::any_of(processes_, [&](const auto& each) {
+      const Process& other = each.second;
+      return other.step && !other.is_known_gone && !other.was_stopped && &other != &stopped;
+    });
+    require(!stopped.was_heard || !stopped.step || has_another_state,
+            "The last that waits with the state is not stopped.", text(it.worker));
     stopped.was_stopped = true;
     stopped.was_heard = false;
     if (!is_reachable(stopped)) return;
@@ -415,6 +421,7 @@ class Simulation {
     require(member.was_heard, "An identity is given only to who waits for one.", who);
     require(!member.was_stopped && !member.is_known_gone, "Who is stopped or lost gets no rank.", who);
     require(!is_out(member.host, member.slot), "A blacklisted host gets no rank.", who);
+    require(!is_leaving(member), "A slot that is not found any more gets no rank.", who);
     require(it.size == next_size_, "All ranks of a world are told one size.", who);
     require(it.place.rank.value == static_cast<int>(next_.ranks.size()), "Ranks are given in order.", who);
     require(it.size >= (it.epoch == 1 ? 1 : settings_.least) && it.size <= settings_.most,

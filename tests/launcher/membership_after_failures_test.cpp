@@ -80,6 +80,21 @@ TEST(MembershipAfterFailures, keeps_the_host_of_a_failed_rank_if_only_its_ranks_
   EXPECT_EQ(rig.steps(), (Words{"2 is 0 of 2 in 2", "3 is 1 of 2 in 2", "start 5 on a0"}));
 }
 
+TEST(MembershipAfterFailures, keeps_the_last_rank_with_the_state_though_its_slot_is_not_found) {
+  Membership::Settings settings = Rig::settings(2, 1, 2);
+  settings.spares = 1;
+  Rig rig(settings);
+  rig.begin({{"a", 2}, {"b", 1}});
+  rig.find({{"a", 1}, {"b", 1}});
+  rig.steps();
+  rig.fail(1);
+  rig.ask({2}, Cause::failed, 7);
+  EXPECT_EQ(rig.steps(), Words{"start 4 on a0"});
+  EXPECT_EQ(rig.membership.waits_for().back(), "a host that has the state of the training");
+  rig.find({{"a", 2}, {"b", 1}});
+  EXPECT_EQ(rig.steps(), (Words{"2 is 0 of 2 in 2", "3 is 1 of 2 in 2"}));
+}
+
 TEST(MembershipAfterFailures, replaces_a_lost_rank_by_a_spare_at_once) {
   Membership::Settings settings = Rig::settings(2, 2, 2);
   settings.spares = 1;

@@ -152,7 +152,7 @@ void Membership::stop_workers_without_slot(Time now) {
 void Membership::gather(Time now) {
   if (epoch_ == 0) return gather_first(now);
   if (count_ranks(Phase::finished) == world_.size()) return end(Reason::finished, "");
-  if (!judge_failures(now) || count_ranks(Phase::in_world) > 0) return;
+  if (!judge_failures(now)) return;
   if (count_ranks(Phase::finished) > 0)
     return end(Reason::finished_early,
                failures_.empty()
@@ -177,7 +177,8 @@ void Membership::gather_first(Time now) {
   begin_world_if_enough(now);
 }
 
-// Returns false while that depends on ranks that have not asked yet.
+// Decides about the hosts of the ranks that failed. Returns false while ranks of the world have not asked yet; those on
+// a host that goes out are not waited for.
 bool Membership::judge_failures(Time now) {
   std::set<std::string> hosts;
   for (const Failure& each : failures_)
@@ -210,11 +211,13 @@ bool Membership::is_host_dispensable(const Failure& failure, Time now) const {
   bool is_state_elsewhere = false, may_be_state_here = false;
   for (const auto& [worker, member] : workers_) {
     const bool is_late = member.phase == Phase::in_world;
-    if ((!is_late && member.phase != Phase::waiting) || !is_usable(member, now)) continue;
-    const bool is_here = member.slot.host == failure.slot.host;
-    workers += is_here ? 0 : 1;
-    may_be_state_here = may_be_state_here || (is_here && (is_late || member.step));
-    is_state_elsewhere = is_state_elsewhere || (!is_here && !is_late && member.step);
+    if (!is_late && member.phase != Phase::waiting) continue;
+    if (member.slot.host == failure.slot.host) {
+      may_be_state_here = may_be_state_here || is_late || member.step;
+    } else if (is_usable(member, now)) {
+      ++workers;
+      is_state_elsewhere = is_state_elsewhere || (!is_late && member.step);
+    }
   }
   return workers >= settings_.least && (is_state_elsewhere || !may_be_state_here);
 }
