@@ -101,12 +101,10 @@ def test_what_needs_a_graph_says_that(hvd):
         hvd.broadcast_global_variables(0)
 
 
-def test_what_is_not_there_is_named(hvd):
-    for name in ("elastic", "data"):
-        with pytest.raises(AttributeError, match=f"horovod.tensorflow.{name} is not part of this version"):
-            getattr(hvd, name)
-    with pytest.raises(NotImplementedError, match="Adasum"):
-        hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), op=hvd.Adasum)
+def test_parts_are_found_in_the_package(hvd):
+    assert hvd.elastic.run and hvd.checkpoint.save and hvd.data and hvd.callbacks and hvd.SyncBatchNormalization
+    with pytest.raises(AttributeError, match="no attribute 'elastics'"):
+        hvd.elastics
 
 
 def test_torch_in_the_same_process_shares_the_job(hvd, rank, size):

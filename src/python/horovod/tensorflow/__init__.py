@@ -42,12 +42,11 @@ def _check_has_gpu():
 
 
 def __getattr__(name):
-    if name in ("callbacks", "checkpoint", "elastic", "keras", "SyncBatchNormalization"):
-        import importlib
-        module = importlib.import_module({"callbacks": "horovod.tensorflow.keras.callbacks",
-                                          "checkpoint": "horovod.tensorflow.checkpoint",
-                                          "elastic": "horovod.tensorflow.elastic",
-                                          "keras": "horovod.tensorflow.keras"}.get(
-                                              name, "horovod.tensorflow.sync_batch_norm"))
-        return module.SyncBatchNormalization if name == "SyncBatchNormalization" else module
+    import importlib
+    if name in ("checkpoint", "data", "elastic", "keras"):
+        return importlib.import_module(f"horovod.tensorflow.{name}")
+    if name == "callbacks":
+        return importlib.import_module("horovod.tensorflow.keras.callbacks")
+    if name == "SyncBatchNormalization":
+        return importlib.import_module("horovod.tensorflow.sync_batch_norm").SyncBatchNormalization
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
