@@ -96,3 +96,23 @@ def test_a_use_within_the_backward_pass_does_not_end_the_round(hvd, rank, size):
     experts[0](experts[1](torch.ones(1, 2))).sum().backward()
     optimizer.step()
     assert len(norms) == 2 and not torch.equal(experts[1].weight.detach(), start)
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+def test_zeros_that_only_some_ranks_have_do_not_matter_to_a_norm(hvd, rank, size, groups):
+    """A frozen layer's gradients are zeros on ranks that have trained it, and None on one that had no batch then."""
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters(),
+                                         groups=groups)
+    model[0].requires_grad_(False)
+    if rank > 0:
+        for parameter in model[0].parameters():
+            parameter.grad = torch.zeros_like(parameter)
+    before = model[1].bias.detach().clone()
+    for step in range(2):
+        optimizer.zero_grad(set_to_none=False)
+        model(torch.ones(1, 2)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model[1].bias, 0.5)
+        optimizer.step()
+    assert torch.allclose(before - model[1].bias, torch.full((2,), 0.5 ** 0.5))

@@ -355,14 +355,21 @@ class Gradients(FollowedParameters, DroppedBatches):
             raise failures[0]
 
     def _land(self, failures):
-        others_have_more = self._take_what_others_have()
+        filled = self._take_what_others_have()
+        used_early = []
         for gradient in self._all:
             try:
                 if gradient.tensor is not None:
                     gradient.take_result()
                 elif gradient.is_done:
-                    gradient.check_early_use(others_have_more, self.some_join_late)
+                    used_early.append(gradient)
             except (RuntimeError, ValueError) as error:  # raised after all others have landed
+                failures.append(error)
+        others_have_more = any(map(_is_more_than_zeros, filled))
+        for gradient in used_early:
+            try:
+                gradient.check_early_use(others_have_more, self.some_join_late)
+            except (RuntimeError, ValueError) as error:
                 failures.append(error)
 
     def _throw_away(self, failures):
@@ -375,18 +382,16 @@ class Gradients(FollowedParameters, DroppedBatches):
                 failures.append(error)
 
     def _take_what_others_have(self):
-        """Sets the gradients that only other ranks had computed. True if there are any."""
-        if not self._filled:
-            return False
-        found = False
+        """Sets the gradients that only other ranks had computed, and returns them."""
+        taken = []
         filled, self._filled = self._filled, []
         for gradient, kind in filled:
             if kind != NONE:
                 gradient.parameter.grad = gradient.tensor
-                found = True
+                taken.append(gradient.tensor)
             else:
                 gradient.land()
-        return found
+        return taken
 
     def _end_round(self):
         for gradient in self._all:
@@ -408,6 +413,11 @@ class Gradients(FollowedParameters, DroppedBatches):
         for gradient in self._all:
             if sums or len(gradient.sharers) > 1:
                 gradient.remember_result()
+
+
+def _is_more_than_zeros(gradient):
+    """False if the program does not miss the gradient in a norm: it is left of earlier steps on other ranks."""
+    return gradient.layout != torch.strided or bool(gradient.any())
 
 
 def _is_in_backward():
