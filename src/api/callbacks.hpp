@@ -62,6 +62,8 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_shelter_child", InCallback::allowed},
     {"hvd_request_stop", InCallback::allowed},
     {"hvd_stop_reason", InCallback::allowed},
+    {"hvd_get_elastic_facts", InCallback::allowed},
+    {"hvd_take_hosts_updated", InCallback::refused},
     {"hvd_timeline_start", InCallback::refused},
     {"hvd_timeline_stop", InCallback::refused},
     {"hvd_checkpoint_save", InCallback::refused},

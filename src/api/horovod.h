@@ -119,7 +119,17 @@ typedef struct hvd_init_options {
   const void* const* set_comms;
   size_t set_comm_count;
   int* set_comm_ids;
+  /* For jobs whose ranks come and go (horovodrun --min-np), which this process joins again after a failure or after
+   * news of other hosts. elastic_cause: why it joins. elastic_step: how far its training has come, as 1 + the number of
+   * its commits; 0: it has no state of the training, and takes over that of others. */
+  int elastic_cause; /* an hvd_elastic_cause */
+  int64_t elastic_step;
 } hvd_init_options;
+typedef enum hvd_elastic_cause {
+  HVD_ELASTIC_FIRST = 0, /* it has had no rank yet */
+  HVD_ELASTIC_FAILED = 1,
+  HVD_ELASTIC_HOSTS_UPDATED = 2
+} hvd_elastic_cause;
 /* Like hvd_init(), but the ranks are the processes that the options name; collective over these processes. The
  * communicator is copied and may be freed. Disjoint groups of one job may each have a runtime. With all options null
  * this function does the same as hvd_init(). */
@@ -396,6 +406,21 @@ HVD_API hvd_status hvd_request_stop(hvd_runtime* runtime, const char* reason);
 /* Returns the reason why hvd_should_stop() returns 1, or will soon do so. Returns null as long as nobody has asked
  * to stop. The text is valid until hvd_shutdown(). `cause` may be null. */
 HVD_API const char* hvd_stop_reason(hvd_runtime* runtime, hvd_stop_cause* cause);
+
+/* ---- jobs whose ranks come and go -------------------------------------------------------------------------------- */
+
+/* The last start of this process in a job that horovodrun --min-np has started. */
+typedef struct hvd_elastic_facts {
+  size_t struct_size; /* the caller sets it to sizeof(hvd_elastic_facts) */
+  int is_elastic;     /* 0: the ranks of this job stay, or this process has not joined yet; the other fields are 0 */
+  int newcomers;      /* how many of the ranks have no state of the training */
+  uint32_t epoch;     /* number of the generation of ranks, from 1 on */
+} hvd_elastic_facts;
+HVD_API hvd_status hvd_get_elastic_facts(hvd_elastic_facts* facts);
+/* Returns what horovodrun has told this process about hosts since it joined, or since the last call: 0: nothing, 1:
+ * some were removed, 2: some were added, 3: both. `time`, which may be null, receives when, in seconds since 1970. Only
+ * rank 0 is told. Never blocks. */
+HVD_API int hvd_take_hosts_updated(double* time);
 
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */
 

@@ -25,8 +25,10 @@ using hvd::api::fail;
 using hvd::api::id_of;
 using hvd::api::in_forked_child;
 using hvd::api::is_forked_child;
+using hvd::api::missing_struct;
 using hvd::api::refuse_in_callback;
 using hvd::api::usable;
+using hvd::api::wrong_struct;
 
 namespace {
 
@@ -91,6 +93,18 @@ hvd_status read_sets(const hvd_init_options& options, hvd::runtime::StaticSets& 
   return HVD_OK;
 }
 
+// Rewrites the variables that tell the place, so that the program and its children find the one of this start.
+void rewrite_place(hvd_runtime* runtime) {
+  hvd_world world{};
+  world.struct_size = sizeof world;
+  (void)hvd_get_world(runtime, &world);  // cannot fail for a runtime that has just been made
+  for (auto [name, value] :
+       {std::pair("HOROVOD_RANK", world.rank), std::pair("HOROVOD_SIZE", world.size),
+        std::pair("HOROVOD_LOCAL_RANK", world.local_rank), std::pair("HOROVOD_LOCAL_SIZE", world.local_size),
+        std::pair("HOROVOD_CROSS_RANK", world.cross_rank), std::pair("HOROVOD_CROSS_SIZE", world.cross_size)})
+    ::setenv(name, std::to_string(value).c_str(), 1);  // NOLINT(concurrency-mt-unsafe): as mark_environment()
+}
+
 }  // namespace
 
 extern "C" {
@@ -109,6 +123,9 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   constexpr size_t first_size = offsetof(hvd_init_options, set_ranks);
   if (hvd_status status = copy_in("hvd_init_options", options, first_size, given); status != HVD_OK) return status;
   options = &given;
+  if (options->elastic_cause < HVD_ELASTIC_FIRST || options->elastic_cause > HVD_ELASTIC_HOSTS_UPDATED)
+    return fail(ErrorCode::invalid_argument,
+                "hvd_init_options.elastic_cause is " + std::to_string(options->elastic_cause) + ": expected 0 to 2");
   if (options->mpi_comm != nullptr && options->ranks != nullptr)
     return fail(ErrorCode::invalid_argument,
                 "hvd_init_options names a communicator and a list of ranks; give one of the two");
@@ -129,17 +146,20 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   bool is_everybody = members.mpi_communicator == nullptr && members.ranks.empty();
   hvd::runtime::StaticSets sets;
   if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
+  mine.session->set_progress({static_cast<std::uint8_t>(options->elastic_cause), options->elastic_step});
   auto started =
       is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
   if (!started) return fail(hvd::identified(started.error(), id_of(started.error().code, "HVD2001", "HVD2003")));
   for (size_t i = 0; i < options->set_comm_count && options->set_comm_ids != nullptr; ++i)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
-  // A job of one rank is not marked, because a child cannot take another rank's place in it.
-  if ((*started)->world().size() > 1) {
+  *runtime = new hvd_runtime{.runtime = std::move(*started)};
+  const bool is_elastic = mine.session->assigned() != nullptr;
+  if (is_elastic) rewrite_place(*runtime);
+  // A job of one rank is not marked, because a child cannot take another rank's place in it. An elastic job may grow.
+  if (is_elastic || (*runtime)->runtime->world().size() > 1) {
     mark_environment(false);
     mine.has_been_a_rank = true;
   }
-  *runtime = new hvd_runtime{.runtime = std::move(*started)};
   auto listens = hvd::api::listen_for_stops(*(*runtime)->runtime, environment);
   if (!listens) {
     hvd_shutdown(std::exchange(*runtime, nullptr));
@@ -158,6 +178,36 @@ void hvd_shutdown(hvd_runtime* runtime) {
   hvd::api::forget_stops(*runtime->runtime);
   delete runtime;
   if (had_a_place) mark_environment(true);
+}
+
+hvd_status hvd_get_elastic_facts(hvd_elastic_facts* facts) {
+  if (facts == nullptr) return missing_struct("hvd_elastic_facts");
+  if (facts->struct_size < sizeof(hvd_elastic_facts))
+    return wrong_struct("hvd_elastic_facts", sizeof(hvd_elastic_facts), facts->struct_size);
+  facts->is_elastic = facts->newcomers = 0;
+  facts->epoch = 0;
+  Process& mine = process();
+  std::unique_lock lock(mine.mutex, std::try_to_lock);  // while this process joins, it has no place yet
+  if (!lock || mine.session == nullptr || is_forked_child.load()) return HVD_OK;
+  if (const auto* assigned = mine.session->assigned()) {
+    facts->is_elastic = 1;
+    facts->newcomers = assigned->assignment->newcomers;
+    facts->epoch = assigned->assignment->epoch;
+  }
+  return HVD_OK;
+}
+
+int hvd_take_hosts_updated(double* time) {
+  if (refuse_in_callback("hvd_take_hosts_updated")) return 0;
+  Process& mine = process();
+  std::unique_lock lock(mine.mutex, std::try_to_lock);
+  if (!lock || mine.session == nullptr || is_forked_child.load()) return 0;
+  int change = 0;
+  for (const auto& news : mine.session->take_news()) {
+    change |= news.change;
+    if (time != nullptr) *time = news.time;
+  }
+  return change;
 }
 
 void hvd_stop(hvd_runtime* runtime) {

@@ -151,6 +151,7 @@ constexpr Row rows[] = {
     {"HOROVOD_REMOTE_PROGRAM", path, "", "horovodrun: where horovodrun is on other hosts; default: where it is on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
     {"HOROVOD_ELASTIC_RESET_LIMIT", count, "", "how often hvd.elastic.run begins again; then it ends the job; default: no limit"},
+    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "horovodrun: how long an elastic job waits for the least number of slots (--min-np)"},
     {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
@@ -163,6 +164,8 @@ constexpr Row rows[] = {
     {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
     {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
     {"HOROVOD_OWNER", text, "", "set by the library: the process that is the rank, and of which launch; its children must not join in its place"},
+    {"HOROVOD_ELASTIC", flag, "0", "set by horovodrun: the ranks of this job come and go (--min-np)", flag_at<&Config::elastic>, equal},
+    {"HOROVOD_ELASTIC_PROCESS", count, "", "set by horovodrun: number of this process in an elastic job, which it keeps while its rank changes"},
     {"HOROVOD_CONTAINER", text, "", "set by horovodrun: the image that the rank runs in (--container)"},
     {"HOROVOD_CONTAINER_BIND", text, "", "set by horovodrun: folders that are seen inside besides, source[:target], separated by commas (--container-bind)"},
     {"HOROVOD_CONTAINER_MPI", path, "", "set by horovodrun: the host's MPI for the image (--container-mpi)"},
@@ -184,8 +187,6 @@ constexpr Row rows[] = {
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", count, "10", "steps of one sample of autotuning; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", count, "20", "samples after which autotuning settles; 0: the default", nowhere, unheard},
     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", variance, "0.8", "noise that autotuning assumes", nowhere, unheard},
-    {"HOROVOD_ELASTIC", flag, "0", "ranks may come and go", nowhere, missed},
-    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600", "how long an elastic job waits for slots", nowhere, unheard},
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 

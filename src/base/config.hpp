@@ -59,6 +59,7 @@ struct Config {
   bool timeline_mark_cycles = false;  // the timeline has a mark for each decision on batches
   bool timeline_all_ranks = false;    // every rank writes a timeline, not only rank 0
   bool disable_nvtx_ranges = false;   // a profiler that asks for ranges gets none
+  bool elastic = false;               // ranks may come and go
   double peer_timeout_s = 10;         // a node without a sign of life for this time is lost
   std::string stop_signals = "USR1,USR2,TERM";  // after one of these signals all ranks leave their loops
   double stop_margin_s = 30;                    // time between the last checkpoint and the scheduler's end of the job

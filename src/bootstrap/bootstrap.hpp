@@ -1,8 +1,11 @@
 #pragma once
 // A bootstrap is one way in which a rank joins its job. It tells this process its rank and carries small values between
 // the ranks until the ranks have links. It is used on the thread that calls init, never on the engine's thread.
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/config.hpp"
@@ -14,11 +17,31 @@
 
 namespace hvd::bootstrap {
 
+// What else a launcher tells a process of a job whose ranks come and go.
+struct Assignment {
+  int local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
+  std::uint32_t epoch = 1;  // of the generation that begins; every generation has a higher one
+  int newcomers = 0;        // how many of its ranks have no state of the training
+};
+
+// What a process of such a job tells when it asks for a place.
+struct Progress {
+  std::uint8_t cause = 0;  // 0: it has had no place yet, 1: its round failed, 2: it was told of other hosts
+  std::int64_t step = 0;   // 1 + the number of its commits; 0: it has no state of the training
+};
+
+// The hosts of the job change.
+struct HostNews {
+  double time = 0;          // seconds since 1970
+  std::uint8_t change = 0;  // 1: hosts were removed, 2: added, 3: both
+};
+
 // What a launcher tells a process. The process learns the rest of the World when the ranks meet (meeting.hpp).
 struct Identity {
   Rank rank;
   int size = 1;
   std::string job;  // equal on all ranks, different from every other job on the machine
+  std::optional<Assignment> assignment{};
 };
 
 class Bootstrap {
@@ -34,6 +57,13 @@ class Bootstrap {
   // Fails with ErrorCode::unsupported if something that this bootstrap needs is missing here (a library, a server).
   // Another bootstrap may still work then.
   virtual Result<Identity> join(const Environment& environment, const Config& config) = 0;
+  // True if the ranks come and go: join() is called before each start then, and answers with an assignment. It blocks
+  // until the launcher has decided.
+  virtual bool assigns() const { return false; }
+  // What the next join() tells.
+  virtual void set_progress(const Progress&) {}
+  // Returns the news that have come since the last join(). Does not wait.
+  virtual std::vector<HostNews> take_news() { return {}; }
   // get() finds the values that were put before the last fence. A key is used once in the life of a process.
   virtual Status put(std::string_view key, ConstBytes value) = 0;
   virtual Result<Buffer> get(Rank from, std::string_view key, Deadline deadline) = 0;

@@ -67,7 +67,7 @@ Departure::Step Departure::next() {
       if (is_in_order_) return Leave{};
       return TellNeighbours{lost_, reason_->message};
     case Phase::held_back:
-      if (is_stopped_by_another_ && reason_->code == ErrorCode::shut_down && !request_) {
+      if (is_stopped_by_another_ && reason_->code == ErrorCode::shut_down && !request_ && !settings_.is_elastic) {
         if (!held_until_) held_until_ = settings_.now() + time_to_end;
         if (settings_.now() < *held_until_) return WaitUntil{*held_until_};
       }

@@ -20,7 +20,8 @@
 //  7. Telling: the neighbours in the tree of nodes are told of the loss, or that this rank leaves in order.
 //  8. Held back: another rank has stopped the job without a reason. That rank may have failed, and the launcher must
 //     then see its end first; otherwise the launcher would take a rank that only failed as a result for the cause. So
-//     this rank waits for 5 s, or until its own program asks to stop.
+//     this rank waits for 5 s, or until its own program asks to stop. Not so in an elastic job, which goes on after the
+//     failure.
 //  9. Ended: every handle and every later call gets the reason.
 #include <chrono>
 #include <cstdint>
@@ -46,6 +47,7 @@ class Departure {
 
   struct Settings {
     Rank me;
+    bool is_elastic = false;                       // the job survives the end of a rank: nobody is held back
     std::chrono::milliseconds time_for_cause{};    // how long another rank may take to announce the cause:
                                                    // HOROVOD_PEER_TIMEOUT
     std::function<std::string(Rank)> describe;     // describes a rank, for messages

@@ -29,6 +29,7 @@ std::chrono::nanoseconds sleep_until(Clock::time_point time) {
 Departure::Settings departure_settings(const Engine::Parts& parts, std::function<std::string()> describe_work) {
   Departure::Settings settings;
   settings.me = parts.world->rank;
+  settings.is_elastic = parts.config->elastic;
   settings.time_for_cause = milliseconds_of(parts.config->peer_timeout_s);
   settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
   Rank leader = parts.layout->node.rank_at(control::NodeBoard::leader);

@@ -29,8 +29,9 @@ double wall_seconds() {
 }
 
 // A later start in the same process is not the start of the job.
-void report_start(const World& world, const Environment& environment, StartTimes times) {
-  if (world.rank != Rank{0} || world.epoch > 0) return;
+void report_start(const World& world, const bootstrap::Identity& identity, const Environment& environment,
+                  StartTimes times) {
+  if (world.rank != Rank{0} || world.epoch > (identity.assignment ? 1 : 0)) return;
   times.done_at = wall_seconds();
   times.launched_at = number_in<double>(environment.get("HOROVOD_STARTED_AT").value_or(""));
   const std::string line = describe_start(world, times);
@@ -48,6 +49,24 @@ Status Session::join(const Environment& environment, const Config& config) {
   if (chosen_->identity.rank == Rank{0})
     for (const bootstrap::Notice& notice : notices_) log::warning(notice);
   return {};
+}
+
+// Asks for the place in the generation that begins. The bootstrap is made at the first start.
+Status Session::join_again(const Environment& environment, const Config& config) {
+  chosen_->bootstrap->set_progress(std::exchange(progress_, {}));
+  auto identity = chosen_->bootstrap->join(environment, config);
+  if (!identity) return identity.error();
+  chosen_->identity = std::move(*identity);
+  log::set_rank(chosen_->identity.rank.value);
+  return {};
+}
+
+const bootstrap::Identity* Session::assigned() const {
+  return chosen_ && chosen_->identity.assignment ? &chosen_->identity : nullptr;
+}
+
+std::vector<bootstrap::HostNews> Session::take_news() {
+  return chosen_ ? chosen_->bootstrap->take_news() : std::vector<bootstrap::HostNews>();
 }
 
 Result<Session::Settings> Session::configure(const Environment& given) {
@@ -73,16 +92,36 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, Static
   const double called_at = wall_seconds();
   auto settings = configure(given);
   if (!settings) return settings.error();
-  auto& [environment, config] = *settings;
-  if (!chosen_) HVD_RETURN_IF_ERROR(join(environment, config));
+  const bool is_first = !chosen_;
+  if (is_first) HVD_RETURN_IF_ERROR(join(settings->environment, settings->config));
+  if (!chosen_->bootstrap->assigns()) return start_once(*settings, sets, called_at);
+  if (settings->config.mpi != "" && settings->config.mpi != "none")
+    return Error(ErrorCode::unsupported,
+                 "HOROVOD_MPI=" + settings->config.mpi +
+                     " in an elastic job: a process that ends takes all of its MPI job with it. "
+                     "Unset HOROVOD_MPI, or train without --min-np and go on from checkpoints");
+  settings->config.mpi = "none";
+  if (!is_first) HVD_RETURN_IF_ERROR(join_again(settings->environment, settings->config));
+  for (;;) {
+    auto runtime = start_once(*settings, sets, called_at);
+    // Another process has ended, or does not answer, while the ranks met: horovodrun decides who meets next.
+    bool meets_others =
+        !runtime && (runtime.error().code == ErrorCode::peer_lost || runtime.error().code == ErrorCode::timeout);
+    if (!meets_others) return runtime;
+    log::info("the ranks meet again: " + runtime.error().message);
+    HVD_RETURN_IF_ERROR(join_again(settings->environment, settings->config));
+  }
+}
+
+Result<std::unique_ptr<Runtime>> Session::start_once(const Settings& settings, StaticSets& sets, double called_at) {
   Meeting meeting;
   meeting.bootstrap = chosen_->bootstrap.get();
   meeting.identity = chosen_->identity;
-  meeting.epoch = epoch_++;
+  meeting.epoch = meeting.identity.assignment ? meeting.identity.assignment->epoch : epoch_++;
   meeting.called_at_s = called_at;
   meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
-  Deadline deadline = start_deadline(config);
-  auto runtime = meet(environment, std::move(config), meeting, sets, deadline);
+  Deadline deadline = start_deadline(settings.config);
+  auto runtime = meet(settings.environment, settings.config, meeting, sets, deadline);
   meeting.bootstrap->tidy_up();
   return runtime;
 }
@@ -93,6 +132,10 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, const 
   auto settings = configure(given);
   if (!settings) return settings.error();
   auto& [environment, config] = *settings;
+  if (config.elastic)
+    return Error(ErrorCode::unsupported,
+                 "init(comm=...) in an elastic job: its ranks are those that horovodrun assigns. Call init() without "
+                 "comm, or train without --min-np and go on from checkpoints");
   auto communicator = bootstrap::communicator_of(members, environment, config);
   bool has_no_mpi = !communicator && communicator.error().code == ErrorCode::unsupported;
   if (has_no_mpi && members.mpi_communicator == nullptr)
@@ -199,7 +242,7 @@ Result<std::unique_ptr<Runtime>> Session::meet(const Environment& environment, C
   }
   parts.net = std::move(net_listener);
   auto runtime = Runtime::start(std::move(parts), deadline);
-  if (runtime) report_start((*runtime)->world(), environment, times);
+  if (runtime) report_start((*runtime)->world(), identity, environment, times);
   if (runtime)
     if (auto added = add_sets_of_communicators(**runtime, environment, sets); !added) return added.error();
   return runtime;

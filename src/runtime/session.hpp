@@ -1,7 +1,7 @@
 #pragma once
 // This process's membership in the job that it was launched into. It finds the bootstrap, meets the other ranks and
 // starts a Runtime, as often as the program likes. It is kept until the process ends, because launchers do not allow a
-// process to leave and join again.
+// process to leave and join again. Where the ranks come and go, each start asks for this process's place anew.
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +27,13 @@ struct StaticSets {
 
 class Session {
  public:
+  // What the next start tells a launcher whose ranks come and go; other launchers are not told.
+  void set_progress(const bootstrap::Progress& progress) { progress_ = progress; }
+  // The place of the last start, where the ranks come and go; null otherwise.
+  const bootstrap::Identity* assigned() const;
+  // The news about hosts that the launcher has sent since the last start.
+  std::vector<bootstrap::HostNews> take_news();
+
   // Collective over the job.
   Result<std::unique_ptr<Runtime>> start(const Environment& environment, StaticSets& sets);
   // Collective over the processes that `members` names. They belong to the job or to an MPI's world.
@@ -49,6 +56,8 @@ class Session {
   };
   Result<Settings> configure(const Environment& given);
   Status join(const Environment& environment, const Config& config);
+  Status join_again(const Environment& environment, const Config& config);
+  Result<std::unique_ptr<Runtime>> start_once(const Settings& settings, StaticSets& sets, double called_at);
   Result<std::unique_ptr<Runtime>> start_with_all(const Environment& environment, const bootstrap::Members& members,
                                                   StaticSets& sets, const Error& why_no_mpi);
   Result<std::unique_ptr<Runtime>> meet(const Environment& environment, Config config, const Meeting& meeting,
@@ -59,6 +68,7 @@ class Session {
   std::vector<std::string> unheard_;  // warnings about the configuration, which rank 0 reports
   bool warned_ = false;
   std::uint32_t epoch_ = 0;
+  bootstrap::Progress progress_;
 };
 
 // Returns the value of every setting in this process, and its source. Fails if a file is faulty.

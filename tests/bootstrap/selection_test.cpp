@@ -27,7 +27,8 @@ TEST(Selection, knows_the_bootstraps_of_the_folder) {
     names.emplace_back(maker.name);
     EXPECT_STREQ(maker.make()->name(), maker.name);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"environment", "mpi", "pmi", "pmix", "rendezvous", "single", "slurm"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"assigned", "environment", "mpi", "pmi", "pmix", "rendezvous", "single",
+                                             "slurm"}));
 }
 
 TEST(Selection, runs_alone_where_nobody_left_a_trace) {

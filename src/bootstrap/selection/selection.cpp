@@ -14,7 +14,8 @@ namespace hvd::bootstrap {
 namespace {
 
 // The best bootstrap comes first. A bootstrap that is not named here comes just before the last one.
-constexpr std::string_view preference[] = {"mpi", "pmix", "pmi", "environment", "rendezvous", "slurm", "single"};
+constexpr std::string_view preference[] = {"assigned",    "mpi",        "pmix",  "pmi",
+                                           "environment", "rendezvous", "slurm", "single"};
 
 std::size_t place_of(std::string_view name) {
   constexpr std::size_t count = std::size(preference);
@@ -68,6 +69,9 @@ class Traced final : public Bootstrap {
     });
     return cards;
   }
+  bool assigns() const override { return inner_->assigns(); }
+  void set_progress(const Progress& progress) override { inner_->set_progress(progress); }
+  std::vector<HostNews> take_news() override { return inner_->take_news(); }
   void tidy_up() noexcept override {
     log::trace("bootstrap " + std::string(name()) + ": tidy up");
     inner_->tidy_up();
@@ -160,8 +164,10 @@ Result<Chosen> choose(std::span<const Maker> makers, const Environment& environm
       continue;
     }
     if (!identity) return std::move(identity.error());
-    HVD_RETURN_IF_ERROR(check_agreement(maker.name, *identity, environment));
-    HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
+    if (!bootstrap->assigns()) {  // a place that is assigned counts, whatever the variables say, also if it is alone
+      HVD_RETURN_IF_ERROR(check_agreement(maker.name, *identity, environment));
+      HVD_RETURN_IF_ERROR(check_singleton(identity->size, environment, config));
+    }
     if (!unusable.empty())
       notices.push_back("the ranks find each other by " + std::string(maker.name) +
                         ", since another way cannot be used: " + unusable);

@@ -1,6 +1,6 @@
 #pragma once
-// Chooses the bootstrap of this process: the first of mpi, pmix, pmi, environment, rendezvous, slurm, single that is
-// detected and can be used here. HOROVOD_BOOTSTRAP forces one.
+// Chooses the bootstrap of this process: the first of assigned, mpi, pmix, pmi, environment, rendezvous, slurm,
+// single that is detected and can be used here. HOROVOD_BOOTSTRAP forces one.
 #include <memory>
 #include <span>
 #include <string>

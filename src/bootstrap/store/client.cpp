@@ -127,6 +127,10 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       table.insert(table.end(), message->begin() + 5, message->end());
       continue;
     }
+    if (static_cast<Verb>(reply.verb) == Verb::news) {
+      note_news(*message);
+      continue;
+    }
     if (answered != ticket) continue;  // an answer to an earlier request, whose deadline has passed
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
@@ -240,6 +244,50 @@ Result<Buffer> StoreClient::request(Verb verb, ConstBytes body, Deadline deadlin
   auto reply = ask(static_cast<std::uint8_t>(verb), body, deadline, what);
   if (!reply) return std::move(reply.error());
   return std::move(reply->body);
+}
+
+Result<Identity> StoreClient::assign(const Progress& progress, Deadline deadline) {
+  constexpr const char* what = "waiting for a place among the ranks";
+  news_.clear();
+  late_fence_.clear();
+  pieces_.clear();
+  Buffer body;
+  ByteWriter out(body);
+  out.put(progress.cause);
+  out.put(progress.step);
+  auto reply = ask(static_cast<std::uint8_t>(Verb::assign), body, deadline, what);
+  if (!reply) return std::move(reply.error());
+  ByteReader in(reply->body);
+  Assignment place;
+  rank_ = Rank{in.get<std::int32_t>()};
+  size_ = in.get<std::int32_t>();
+  for (int* number : {&place.local_rank, &place.local_size, &place.cross_rank, &place.cross_size})
+    *number = in.get<std::int32_t>();
+  place.epoch = in.get<std::uint32_t>();
+  place.newcomers = in.get<std::int32_t>();
+  if (static_cast<Verb>(reply->verb) != Verb::assigned || !in.ok() || !in.at_end()) return gone(what);
+  return Identity{rank_, size_, job_, place};
+}
+
+void StoreClient::note_news(ConstBytes message) {
+  ByteReader in(message);
+  (void)in.get<std::uint8_t>();
+  (void)in.get<std::uint32_t>();
+  HostNews news;
+  news.time = in.get<double>();
+  news.change = in.get<std::uint8_t>();
+  if (in.ok()) news_.push_back(news);
+}
+
+std::vector<HostNews> StoreClient::take_news() {
+  Buffer message;
+  while (broken_.empty()) {
+    auto got = channel_.receive(message);
+    if (!got || *got == posix::Delivery::closed) (void)gone("looking for news");
+    if (!got || *got != posix::Delivery::done) break;
+    if (!message.empty() && static_cast<Verb>(message[0]) == Verb::news) note_news(message);
+  }
+  return std::exchange(news_, {});
 }
 
 void StoreClient::abort(std::string_view reason) noexcept {

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "bootstrap/bootstrap.hpp"
 #include "bootstrap/meeting/cards.hpp"
 #include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/store/verbs.hpp"
@@ -55,6 +57,12 @@ class StoreClient {
   // body of the answer.
   Result<Buffer> request(store::Verb verb, ConstBytes body, Deadline deadline, std::string_view what);
   void abort(std::string_view reason) noexcept;
+  // For ranks that come and go (generations.hpp): waits for a place in the next generation, and enters it. The other
+  // calls concern that generation then.
+  Result<Identity> assign(const Progress& progress, Deadline deadline);
+  // Returns the news about hosts that have come since the last assign(). Does not wait.
+  std::vector<HostNews> take_news();
+  bool is_broken() const { return !broken_.empty(); }
   // Leaves the store, and returns when the store knows: this rank may enter again then. Nothing can be asked
   // afterwards.
   Status leave(Deadline deadline);
@@ -69,6 +77,7 @@ class StoreClient {
   Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
   Status send(ConstBytes message, Deadline deadline, std::string_view what);
   Result<Buffer> receive(Deadline deadline, std::string_view what);
+  void note_news(ConstBytes message);
   Error gone(std::string_view what);
   Error late(std::string_view what) const;
   void name_absent(Error& error, std::string_view key);
@@ -80,6 +89,7 @@ class StoreClient {
   std::string broken_;      // why nothing can be asked any more
   std::string late_fence_;  // the reason why no fence can succeed any more; empty if it can
   std::uint32_t ticket_ = 0;
+  std::vector<HostNews> news_;
   std::map<std::uint32_t, Buffer> pieces_;  // the pieces of tables that have come, by the number of their exchange
 };
 

@@ -127,12 +127,16 @@ bool StoreSeats::seat(std::uint64_t connection, std::uint32_t ticket, const Stor
     answer_failed(connection, ticket, code, refusal);
     return false;
   }
-  clients_[connection] = Client{Rank{guest.rank}, guest.pid};
-  seat_of(Rank{guest.rank}).connection = connection;
+  take(connection, Rank{guest.rank}, guest.pid);
   Buffer buffer = store::message(Verb::welcome, ticket);
   ByteWriter(buffer).put_string(options_.job);
   answer(connection, std::move(buffer));
   return true;
+}
+
+void StoreSeats::take(std::uint64_t connection, Rank rank, std::int32_t pid) {
+  clients_[connection] = Client{rank, pid};
+  seat_of(rank).connection = connection;
 }
 
 bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {

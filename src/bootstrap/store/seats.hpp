@@ -43,6 +43,8 @@ class StoreSeats {
   // Called when a client has proven that it belongs to the job. Answers `welcome` or `failed`. True if the client has
   // a seat.
   bool seat(std::uint64_t connection, std::uint32_t ticket, const StoreGuest& guest);
+  // Gives a free seat to a client, and answers nothing.
+  void take(std::uint64_t connection, Rank rank, std::int32_t pid);
   bool is_seated(std::uint64_t connection) const { return clients_.contains(connection); }
   bool is_empty() const { return clients_.empty(); }
   // Handles a message of a client that has a seat. False if the message breaks the protocol.

@@ -16,7 +16,6 @@
 #include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/pieces.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
-#include "bootstrap/store/seats.hpp"
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
 #include "native/posix/tcp_socket.hpp"
@@ -47,7 +46,7 @@ struct TcpStoreServer::State {
   std::string addresses;
   std::uint16_t port = 0;
   std::map<std::uint64_t, SealedConnection> connections;
-  std::unique_ptr<StoreSeats> seats;
+  std::unique_ptr<StoreGenerations> seats;
   std::unique_ptr<StorePieces> pieces;
   std::uint64_t last_number = FrontDoor::of_clock;
   bool lacked_descriptors = false, was_ever_crowded = false;
@@ -253,17 +252,17 @@ TcpStoreServer::TcpStoreServer(std::unique_ptr<State> state) : state_(std::move(
 TcpStoreServer::~TcpStoreServer() = default;
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::open(Options options) {
-  if (options.size < 1 || options.secret.size() < 16)
-    return Error(ErrorCode::invalid_argument, "a store needs a rank or more and a secret of at least 16 bytes; found " +
-                                                  std::to_string(options.size) + " and " +
-                                                  std::to_string(options.secret.size()));
+  if (options.size < 0 || options.secret.size() < 16)
+    return Error(ErrorCode::invalid_argument,
+                 "a store needs a number of ranks and a secret of at least 16 bytes; found " +
+                     std::to_string(options.size) + " and " + std::to_string(options.secret.size()));
   auto state = std::make_unique<State>();
   state->options = std::move(options);
-  state->seats = std::make_unique<StoreSeats>(
-      StoreSeats::Options{state->options.job, state->options.size, state->options.on_abort,
-                          [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
-                            raw->answer(number, std::move(message));
-                          }});
+  state->seats = std::make_unique<StoreGenerations>(
+      StoreGenerations::Options{state->options.job, state->options.size, state->options.on_abort, state->options.on_ask,
+                                [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
+                                  raw->answer(number, std::move(message));
+                                }});
   state->pieces = std::make_unique<StorePieces>(
       StorePieces::Options{state->options.job,
                            [raw = state.get()](std::uint64_t number, store::SharedMessage message) {
@@ -314,6 +313,10 @@ void TcpStoreServer::rank_ended(Rank rank, std::string_view how) {
   // What the rank said before it ended still counts. The loop is bounded, because other ranks may send all the time.
   for (int round = 0; round < 64 && state_->handle_events() > 0;) ++round;
   state_->seats->lose(rank, how);
+}
+
+StoreGenerations& TcpStoreServer::generations() {
+  return *state_->seats;
 }
 
 Result<std::unique_ptr<TcpStoreThread>> TcpStoreThread::start(TcpStoreServer::Options options) {

@@ -12,6 +12,7 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "bootstrap/store/generations.hpp"
 
 namespace hvd::bootstrap {
 
@@ -19,8 +20,8 @@ namespace hvd::bootstrap {
 class TcpStoreServer {
  public:
   struct Options {
-    std::string job;  // handed to the ranks as Identity::job
-    int size = 1;
+    std::string job;              // handed to the ranks as Identity::job
+    int size = 1;                 // 0: the ranks come and go (generations.hpp)
     std::string secret;           // the job's secret, at least 16 bytes
     std::int64_t first_port = 0;  // first of a range; 0: the kernel chooses
     std::int64_t last_port = 0;
@@ -29,6 +30,8 @@ class TcpStoreServer {
     std::vector<std::string> interfaces;
     // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
+    // Called from inside of serve() when a process asks for a place in the next generation.
+    std::function<void(const AskForPlace&)> on_ask{};
     bool takes_visitors = false;  // processes that are no ranks may put and get values here (pieces.hpp)
   };
   static Result<std::unique_ptr<TcpStoreServer>> open(Options options);
@@ -49,6 +52,8 @@ class TcpStoreServer {
   // Called when the owner saw the process of a rank end. `how` is a text like "exited with code 3". The call does no
   // harm for a rank that has done its part.
   void rank_ended(Rank rank, std::string_view how);
+  // For ranks that come and go: the generations, to begin one.
+  StoreGenerations& generations();
 
  private:
   struct State;

@@ -13,7 +13,7 @@
 namespace hvd::bootstrap::store {
 
 inline constexpr std::uint32_t magic = 0x48764c73;
-inline constexpr std::uint32_t wire_version = 2;
+inline constexpr std::uint32_t wire_version = 3;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;
@@ -40,7 +40,10 @@ enum class Verb : std::uint8_t {
   absent,
   publish,
   fetch,
-  ended
+  ended,
+  assign,
+  assigned,
+  news
 };
 
 // A message that goes to many clients, which share its bytes.
