@@ -103,6 +103,8 @@ Result<launcher::JobRequest> request_of(const Flags& flags, const Environment& e
   launcher::JobRequest request{flags,         environment,      flags.number("num_proc", 0),
                                flags.command, std::move(hosts), *grace};
   if (flags.has("num_proc")) return request;
+  if (flags.has("min_num_proc")) request.ranks = flags.number("min_num_proc", 0);
+  if (request.ranks > 0) return request;
   for (const launcher::HostSlots& host : request.hosts) request.ranks += host.slots;
   return request;
 }

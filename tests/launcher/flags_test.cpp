@@ -206,11 +206,9 @@ TEST(Flags, that_are_deprecated_still_work_and_say_so) {
   EXPECT_NE(flags->notices[0].find("deprecated"), std::string::npos);
 }
 
-TEST(Flags, that_this_version_lacks_are_refused_by_name) {
-  auto refused = refuse_what_is_lacking(*parse({"--min-np", "2"}));
-  ASSERT_FALSE(refused);
-  EXPECT_TRUE(refused.error().message.find("--min-num-proc: elastic jobs") == 0) << refused.error().message;
+TEST(Flags, of_horovod_are_all_taken_by_this_version) {
   EXPECT_TRUE(refuse_what_is_lacking(*parse({"--gloo", "--autotune"})));
+  EXPECT_TRUE(refuse_what_is_lacking(*parse({"--host-discovery-script", "find", "--slots-per-host", "2"})));
 }
 
 Result<Flags> with_file(std::vector<const char*> arguments, const char* text) {

@@ -77,6 +77,23 @@ TEST(Verdict, of_a_killed_agent_is_that_of_a_kill) {
   EXPECT_EQ(verdict_on(course, RankTable(2)), (JobEnd{128 + SIGKILL, 0}));
 }
 
+TEST(Verdict, of_an_elastic_job_does_not_count_processes_that_it_has_survived) {
+  RankTable processes(0);
+  for (int number : {0, 1, 2}) processes.admit(Rank{number});
+  processes.end(Rank{0}, 0);
+  processes.end(Rank{1}, SIGKILL);
+  processes.leave_out(Rank{1});
+  processes.leave_out(Rank{2});  // it waited for a place, and was ended
+  EXPECT_TRUE(processes.have_all_succeeded());
+  EXPECT_EQ(verdict_on({}, processes), (JobEnd{0, 0}));
+  JobCourse course;
+  course.has_failed = true;
+  EXPECT_EQ(verdict_on(course, processes), (JobEnd{1, 0}));
+  course.has_failed = false;
+  course.ended_by_signal = SIGINT;
+  EXPECT_EQ(verdict_on(course, processes), (JobEnd{0, 0}));
+}
+
 TEST(RankTable, takes_the_end_of_what_could_not_start_for_no_news) {
   RankTable ranks(2);
   ranks.start(Rank{0}, 4711);

@@ -41,7 +41,7 @@ ROOMS = {
         "checkpoints": set(),
         "elastic": {"options"},
         "agent": {"wire", "console", "options"},
-        "job": {"wire", "console", "options", "agent"},
+        "job": {"wire", "console", "options", "agent", "elastic"},
         "targets": {"wire", "options", "agent", "job"},
         "staging": {"options", "agent", "targets"},
         "preflight": {"options", "job", "targets", "staging"},

@@ -111,6 +111,11 @@ class Agent {
       else signal_rank(rank.process, rank.group, order.signal);
     }
   }
+  void obey(const StopRank& order) {
+    read_signals();
+    for (const RankProcess& rank : ranks_)
+      if (rank.rank == order.rank && rank.group > 0) ::kill(-rank.group, order.signal);
+  }
   void obey(const End& order) {
     if (state_ == State::serving) state_ = State::ending;
     ending_.begin(order.signal, milliseconds(order.grace_ms));

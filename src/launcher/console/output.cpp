@@ -150,21 +150,35 @@ Printer::Printer(PrinterOptions options)
 Printer::~Printer() = default;
 
 Status Printer::open_files() {
-  for (int rank = 0; rank < options_.size; ++rank) {
-    std::string folder = options_.folder + "/rank." + padded(rank, options_.size);
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    if (failed)
-      return Error(ErrorCode::system,
-                   "--output-filename: the folder " + folder + " cannot be made: " + failed.message());
-    for (const char* name : {"stdout", "stderr"}) {
-      std::string path = folder + "/" + name;
-      posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
-      if (!file) return system_error("--output-filename: " + path + " cannot be written", errno);
-      ranks_[static_cast<std::size_t>(rank)].files[name[3] == 'o' ? 0 : 1] = std::move(file);
-    }
+  for (int rank = 0; rank < options_.size; ++rank)
+    HVD_RETURN_IF_ERROR(
+        open_files_of(ranks_[static_cast<std::size_t>(rank)], "rank." + padded(rank, options_.size), O_TRUNC));
+  return {};
+}
+
+Status Printer::open_files_of(PerRank& rank, const std::string& name, int flags) {
+  std::string folder = options_.folder + "/" + name;
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed)
+    return Error(ErrorCode::system, "--output-filename: the folder " + folder + " cannot be made: " + failed.message());
+  for (const char* stream : {"stdout", "stderr"}) {
+    std::string path = folder + "/" + stream;
+    posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | flags | O_NONBLOCK | O_CLOEXEC, 0666));
+    if (!file) return system_error("--output-filename: " + path + " cannot be written", errno);
+    rank.files[stream[3] == 'o' ? 0 : 1] = std::move(file);
   }
   return {};
+}
+
+Status Printer::admit(Rank process, const std::string& name) {
+  auto index = static_cast<std::size_t>(process.value);
+  if (index >= ranks_.size()) ranks_.resize(index + 1);
+  return options_.folder.empty() ? Status() : open_files_of(ranks_[index], name, O_APPEND);
+}
+
+void Printer::set_label(Rank process, std::string label) {
+  ranks_[static_cast<std::size_t>(process.value)].label = std::move(label);
 }
 
 void Printer::add(const Output& output) {
@@ -198,8 +212,8 @@ void Printer::print(Rank rank, Stream stream, std::string_view line) {
   Sink& to = sink(stream);
   if (!to.broken()) {
     if (options_.timestamps) to.add(time_text());
-    char prefix[32];
-    to.add({prefix, static_cast<std::size_t>(std::snprintf(prefix, sizeof prefix, "[%d]<%s>:", rank.value, name))});
+    const std::string& label = ranks_[static_cast<std::size_t>(rank.value)].label;
+    to.add("[" + (label.empty() ? std::to_string(rank.value) : label) + "]<" + name + ">:");
     to.add(line);
     // A line that was cut, or that has no end, must not run into the line of the next rank.
     if (line.back() != '\n' && line.back() != '\r') to.add("\n");

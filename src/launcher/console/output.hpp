@@ -76,6 +76,12 @@ class Printer {
   ~Printer();
   Status open_files();  // makes the folders; call it once if options.folder is set
 
+  // For a job whose ranks come and go, where Output::rank is the number of a process: makes a place for it, and its
+  // files below options.folder in the folder `name`, if files are wanted. Files of an earlier process are continued.
+  Status admit(Rank process, const std::string& name);
+  // From now on the lines of this process begin with this label.
+  void set_label(Rank process, std::string label);
+
   void add(const Output& output);
   void finish();  // call it when no more output comes: prints the unfinished lines
   // Prints a line of our own between the ranks' lines, to standard error. If standard error has ever been full, the
@@ -94,7 +100,9 @@ class Printer {
     LineCutter cutters[2];
     posix::FileDescriptor files[2];
     std::deque<std::string> last_errors;
+    std::string label;
   };
+  Status open_files_of(PerRank& rank, const std::string& name, int flags);
   PrinterOptions options_;
   std::vector<PerRank> ranks_;
   Sink sinks_[2];

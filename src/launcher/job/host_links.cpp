@@ -15,6 +15,7 @@ namespace hvd::launcher {
 // The agent of this machine is made first, so that it inherits nothing that belongs to the other links.
 Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings) {
   links_.resize(options.hosts.size());
+  plans_ = options.hosts;
   std::size_t first_host = options.placements.front().host_index;
   for (std::size_t at = 0; at < links_.size(); ++at) {
     if (!options.hosts[at].reach.empty()) continue;
@@ -36,13 +37,22 @@ Status HostLinks::reach(const JobOptions& options, const AgentSettings& settings
   return {};
 }
 
+std::size_t HostLinks::add(const HostPlan& plan, int slots) {
+  HostLink& link = links_.emplace_back();
+  link.name = plan.name;
+  link.state = HostLink::State::waiting;
+  for (int slot = 0; slot < slots; ++slot) link.ranks.emplace_back(slot);
+  plans_.push_back(plan);
+  return links_.size() - 1;
+}
+
 Status HostLinks::reach_more(const std::function<void(std::size_t at)>& greet) {
   for (; next_ < links_.size(); ++next_) {
     HostLink& link = links_[next_];
     if (link.is_waiting() && is_held_up()) break;
     reached_.push_back(Clock::now());
     if (!link.is_waiting()) continue;
-    const HostPlan& plan = options_->hosts[next_];
+    const HostPlan plan = plans_[next_];
     std::vector<std::string> command = plan.reach;
     const std::string& program = options_->network.remote_program;
     if (plan.takes_words) {

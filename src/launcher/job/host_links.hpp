@@ -25,6 +25,8 @@ class HostLinks {
   // machine down. The next ones start when the first ones have answered, or take long. `greet` sends the first order.
   // The caller has a single thread.
   Status reach_more(const std::function<void(std::size_t at)>& greet);
+  // One more host, for `slots` ranks, whose turn comes at the next reach_more(). For a job whose hosts come and go.
+  std::size_t add(const HostPlan& plan, int slots);
   static constexpr std::size_t most_at_once = 64;
   static constexpr std::chrono::seconds long_time{5};  // a host that takes longer does not hold up the next ones
 
@@ -61,6 +63,7 @@ class HostLinks {
   bool is_held_up() const;
 
   std::vector<HostLink> links_;
+  std::vector<HostPlan> plans_;  // of the same hosts
   const JobOptions* options_ = nullptr;
   const AgentSettings* settings_ = nullptr;
   std::size_t next_ = 0;                    // the first host that may still be waiting

@@ -2,12 +2,15 @@
 
 #include <signal.h>
 
+#include <algorithm>
+
 #include "launcher/agent/remote_agent.hpp"
 
 namespace hvd::launcher {
 
-Status HostWatch::open_lifelines(const NetworkOptions& network) {
-  auto lifelines = Lifelines::open({hosts_.size(), network.interfaces, network.ports, network.lifeline_patience});
+Status HostWatch::open_lifelines(const NetworkOptions& network, std::size_t most) {
+  auto lifelines =
+      Lifelines::open({std::max(hosts_.size(), most), network.interfaces, network.ports, network.lifeline_patience});
   if (!lifelines) return lifelines.error();
   lifelines_ = std::move(*lifelines);
   return {};

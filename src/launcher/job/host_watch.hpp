@@ -26,7 +26,8 @@ class HostWatch {
  public:
   explicit HostWatch(HostLinks& hosts) : hosts_(hosts) {}  // the hosts must outlive this object
   // For jobs on several machines. prepare_order() tells the agents where the lifelines are.
-  Status open_lifelines(const NetworkOptions& network);
+  // `most` hosts if there are fewer, because others may come.
+  Status open_lifelines(const NetworkOptions& network, std::size_t most = 0);
   const Lifelines* lifelines() const { return lifelines_.get(); }  // null if the whole job is on this machine
   int descriptor() const { return lifelines_ != nullptr ? lifelines_->descriptor() : -1; }
 

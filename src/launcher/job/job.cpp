@@ -3,7 +3,8 @@
 //     inherit. The agents of other hosts are started by one command each (host_links.hpp). The way in which the ranks
 //     meet is decided, and every agent prepares itself. When all agents are ready, one StartRank per rank goes to its
 //     agent (job_start.hpp).
-//  2. running. Output is printed and signals are forwarded until all ranks have ended, or one has failed, or somebody
+//  2. running. In a job whose ranks come and go, elastic_job.hpp starts processes and decides what their ends mean.
+//     Output is printed and signals are forwarded until all ranks have ended, or one has failed, or somebody
 //     wants the end.
 //  3. inquiring. A rank has failed, and the agents are asked which failure was the first (failure_inquiry.hpp).
 //  4. ending. End goes to the agents, which end every process that is left (also after success, because ranks may leave
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "launcher/agent/rank_environment.hpp"
+#include "launcher/job/elastic_job.hpp"
 #include "launcher/job/failure_inquiry.hpp"
 #include "launcher/job/job_ending.hpp"
 #include "launcher/job/job_start.hpp"
@@ -39,10 +41,11 @@ class Job {
         environment_(without_traces_of_launchers(environment)),
         folder_(environment, notices_),
         console_(options.printer, options.verbose),
-        ranks_(options.placements.size()),
+        ranks_(options.elastic ? 0 : options.placements.size()),
         ending_(hosts_, options.grace),
         inquiry_(hosts_) {
     course_.is_under_site_launcher = options.site.has_value();
+    if (options.elastic) elastic_.emplace(ElasticJob::Parts{options, environment_, console_, hosts_, ranks_});
     if (options.site) site_.emplace(*options.site->dialect, options.printer.size, options.grace, console_);
   }
 
@@ -56,6 +59,7 @@ class Job {
       for (const HostNews& news : watch_.look_at_lifelines(hear_)) hear(news);
       start_ranks_when_ready();
       read_requests();
+      step_elastic();
       name_cause();
       hurry_site();
       console_.flush();
@@ -76,14 +80,19 @@ class Job {
     signals_.emplace(std::move(*signals));
     if (!options_.printer.folder.empty()) HVD_RETURN_IF_ERROR(console_.printer().open_files());
     HVD_RETURN_IF_ERROR(start_.begin(std::move(settings)));
-    if (start_.has_started_ranks()) state_ = State::running;
+    if (start_.has_started_ranks()) begin_running();
     return {};
+  }
+
+  void begin_running() {
+    state_ = State::running;
+    if (elastic_) elastic_->begin(*wire_up());
   }
 
   void start_ranks_when_ready() {
     if (state_ != State::gathering) return;
     if (Status started = start_.step(); !started) return fail_to_start(started.error().message);
-    if (start_.has_started_ranks()) state_ = State::running;
+    if (start_.has_started_ranks()) begin_running();
   }
 
   void fail_to_start(const std::string& why) {
@@ -103,9 +112,11 @@ class Job {
                     {wire_up() != nullptr ? wire_up()->abort_descriptor() : -1, POLLIN, 0},
                     {watch_.descriptor(), POLLIN, 0}});
     hosts_.add_to(polled_);
+    if (elastic_) elastic_->add_to(polled_);
     milliseconds span = std::min({ending_.left(), inquiry_.left(), input_.left()});
     if (state_ == State::gathering) span = std::min(span, start_.left());
     if (site_) span = std::min(span, site_->left());
+    if (elastic_) span = std::min(span, elastic_->left());
     ::poll(polled_.data(), polled_.size(), static_cast<int>(span.count()));
     console_.look(polled_[0], polled_[1]);
     if (polled_[2].revents != 0 || input_.is_end_due()) send_input();
@@ -117,10 +128,13 @@ class Job {
   }
 
   // One hear() for each kind of report of the agents. HostLink::note() handles the first three.
-  void hear(HostLink&, const Ready&) {}
+  void hear(HostLink& host, const Ready& report) {
+    if (elastic_) elastic_->hear(host, report);
+  }
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
+    if (elastic_ && state_ == State::running) return elastic_->lose(host, report.reason);
     fail_to_start("the host " + host.name + " cannot take part: " + report.reason +
                   ". Its ranks would not be reached either: is there a firewall (HOROVOD_PORT_RANGE), or is another "
                   "network to be used (--network-interfaces)?");
@@ -129,10 +143,12 @@ class Job {
   void hear(HostLink&, const InputTaken& taken) { input_.hear(taken, InputRelay::By::agent); }
   void hear(HostLink&, const Started& started) {
     ranks_.start(started.rank, started.process);
+    if (elastic_) return;
     if (ranks_.have_all_started()) console_.say_time("all ranks execute the command");
   }
   void hear(HostLink& host, const NotStarted& report) {
     ranks_.fail_to_start(report.rank);
+    if (elastic_) return elastic_->hear(report);
     fail(host, failure_to_start(report));
   }
   void hear(HostLink&, const Output& output) {
@@ -143,6 +159,7 @@ class Job {
   void hear(HostLink& host, const Exited& report) {
     bool is_news = ranks_.could_start(report.rank);
     ranks_.end(report.rank, report.wait_status);
+    if (elastic_) return is_news ? elastic_->hear(report) : void();
     if (wire_up() != nullptr) wire_up()->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
       // The launcher has ended, but its last output may still be on its way.
@@ -196,6 +213,20 @@ class Job {
     }
   }
 
+  void step_elastic() {
+    if (!elastic_ || state_ != State::running) return;
+    if (Status reached = start_.reach_more(); !reached) return fail_to_start(reached.error().message);
+    auto decided = elastic_->step();
+    if (!decided) return;
+    if (!decided->text.empty()) console_.say(decided->text);
+    course_.has_failed = decided->is_failure;
+    course_.first_failure = std::move(decided->failure);
+    process_of_failure_ = Rank{decided->process};
+    if (course_.first_failure && course_.first_failure->kind == FirstFailure::Kind::ended)
+      console_.printer().say(exit_code_line(*course_.first_failure));
+    end(SIGTERM);
+  }
+
   void hurry_site() {
     if (!site_ || !site_->is_overdue() || state_ == State::ending) return;
     site_->give_up();
@@ -206,7 +237,9 @@ class Job {
     HostLink& host = *news.host;
     switch (news.kind) {
       case HostNews::Kind::complaint: return console_.say(host.name + ": " + news.text);
-      case HostNews::Kind::unusable: return fail_to_start("the host " + host.name + " cannot be used: " + news.text);
+      case HostNews::Kind::unusable:
+        if (elastic_ && state_ == State::running) return elastic_->lose(host, news.text);
+        return fail_to_start("the host " + host.name + " cannot be used: " + news.text);
       case HostNews::Kind::lost: return lose(host, news.text);
       case HostNews::Kind::taken_over:
         console_.say("the agent (process " + std::to_string(host.process) +
@@ -218,7 +251,8 @@ class Job {
   }
 
   // Counts the ranks of the host as killed.
-  void lose(const HostLink& host, const std::string& why) {
+  void lose(HostLink& host, const std::string& why) {
+    if (elastic_ && state_ == State::running) return elastic_->lose(host, why);
     std::optional<Rank> first;
     for (Rank rank : host.ranks) {
       if (ranks_.has_ended(rank)) continue;
@@ -292,6 +326,7 @@ class Job {
 
   std::vector<std::string> last_errors() {
     Rank rank = course_.first_failure->rank;
+    if (elastic_) return console_.printer().last_errors(process_of_failure_);
     if (rank.value < 0 || rank.value >= options_.printer.size) return {};
     return console_.printer().last_errors(rank);
   }
@@ -314,6 +349,8 @@ class Job {
   enum class State { gathering, running, inquiring, ending };
   State state_ = State::gathering;
   RankTable ranks_;
+  std::optional<ElasticJob> elastic_;  // set if the ranks come and go; a Rank of the agents is a process's number then
+  Rank process_of_failure_{-1};        // of an elastic job
   JobEnding ending_;
   FailureInquiry inquiry_;
   JobCourse course_;

@@ -2,6 +2,7 @@
 // The plan of a job: who starts which ranks on which hosts. A target (targets/) makes the plan, job.hpp carries it out.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "base/config.hpp"
 #include "launcher/console/output.hpp"
+#include "launcher/elastic/discovery.hpp"
+#include "launcher/elastic/membership.hpp"
 #include "launcher/job/site_launcher.hpp"
 #include "launcher/options/hosts.hpp"
 
@@ -30,6 +33,15 @@ struct NetworkOptions {
   std::string remote_program;                         // the path of horovodrun on the other hosts
 };
 
+// For jobs whose ranks come and go (elastic/membership.hpp).
+struct ElasticOptions {
+  Membership::Settings membership;
+  std::vector<HostSlots> hosts;  // their slots, by the names that the user gave; the same places as JobOptions::hosts.
+                                 // Empty if they are discovered: then JobOptions::hosts has this machine alone
+  std::optional<Discovery::Script> script{};
+  std::function<HostPlan(const std::string& host)> plan_of_host{};  // for hosts that are discovered
+};
+
 struct JobOptions {
   std::string program;               // the program that is executed; a name without a slash is looked for along PATH on
                                      // every host
@@ -37,6 +49,7 @@ struct JobOptions {
   std::vector<HostPlan> hosts;
   std::vector<Placement> placements;  // the places of the ranks on these hosts
   NetworkOptions network;
+  std::optional<ElasticOptions> elastic;         // the placements are slots then, and not ranks
   std::optional<SiteLauncher> site;              // starts the ranks; the only placement is this launcher's own
   std::map<std::string, std::string> variables;  // variables that flags set for the ranks
   PrinterOptions printer;

@@ -8,6 +8,11 @@
 #include "native/posix/host_identity.hpp"
 
 namespace hvd::launcher {
+namespace {
+
+constexpr std::size_t most_elastic_hosts = 4096;  // that a job reaches from its beginning to its end
+
+}  // namespace
 
 using std::chrono::milliseconds;
 
@@ -18,7 +23,8 @@ Status JobStart::begin(AgentSettings settings) {
   for (std::size_t at = 0; at < parts_.hosts.size(); ++at) greet(at);
   HVD_RETURN_IF_ERROR(reach_more());
   // A job on this machine alone does not wait until its agent is ready: that agent cannot fail to become so.
-  return is_on_this_machine_alone() ? start_ranks() : Status();
+  // A job whose hosts come and go does not wait for all of them.
+  return is_on_this_machine_alone() || parts_.options.elastic ? start_ranks() : Status();
 }
 
 Status JobStart::step() {
@@ -54,17 +60,18 @@ Status JobStart::reach_hosts() {
 Status JobStart::open_wire_up() {
   const JobOptions& options = parts_.options;
   if (options.site) return {};  // the site's launcher lets its ranks meet
-  bool is_on_several = options.is_on_several_machines();
+  bool is_on_several = options.is_on_several_machines() || (options.elastic && options.elastic->plan_of_host);
   if (is_on_several) {
-    HVD_RETURN_IF_ERROR(parts_.watch.open_lifelines(options.network));
+    HVD_RETURN_IF_ERROR(parts_.watch.open_lifelines(options.network, options.elastic ? most_elastic_hosts : 0));
     start_by_ = Deadline::after(options.network.start_timeout);
   }
   const std::string& path = parts_.folder.path();
   std::vector<std::string> notices;
-  auto wired = WireUp::start(
-      {"horovodrun-" + path.substr(path.rfind('-') + 1), static_cast<int>(options.placements.size()),
-       posix::host_name(), parts_.folder.make(), is_on_several, options.network.interfaces, options.network.ports},
-      parts_.environment, notices);
+  auto wired =
+      WireUp::start({"horovodrun-" + path.substr(path.rfind('-') + 1), static_cast<int>(options.placements.size()),
+                     posix::host_name(), parts_.folder.make(), is_on_several, options.elastic.has_value(),
+                     options.network.interfaces, options.network.ports},
+                    parts_.environment, notices);
   if (!wired) return wired.error();
   wire_up_ = std::move(*wired);
   for (const std::string& notice : notices) parts_.console.say(notice);
@@ -99,6 +106,7 @@ Status JobStart::start_ranks() {
   has_started_ranks_ = true;
   start_by_ = Deadline::never();
   if (parts_.options.site) return start_site_launcher();
+  if (parts_.options.elastic) return {};  // the job's ElasticJob starts them
   const Environment abroad = exportable(parts_.environment);
   for (const Placement& placement : parts_.options.placements) {
     HostLink& host = parts_.hosts[placement.host_index];

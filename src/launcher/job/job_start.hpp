@@ -43,10 +43,12 @@ class JobStart {
   // The time until step() has something to do.
   std::chrono::milliseconds left() const;
 
+  // Starts the commands to the next hosts. step() does it until the ranks are started.
+  Status reach_more();
+
  private:
   Status reach_hosts();
   Status open_wire_up();
-  Status reach_more();
   Status start_ranks();
   Status start_site_launcher();
   void greet(std::size_t at);

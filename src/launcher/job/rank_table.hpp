@@ -1,5 +1,6 @@
 #pragma once
 // What the agents have reported about each rank of a job.
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -14,6 +15,10 @@ class RankTable {
   bool has(Rank rank) const noexcept { return rank.value >= 0 && index(rank) < ranks_.size(); }
 
   void start(Rank rank, int process);
+  // For a job whose ranks come and go, where a rank of this table is a process: one more.
+  void admit(Rank rank) { ranks_.resize(std::max(ranks_.size(), index(rank) + 1)); }
+  // How this process ends, or has ended, does not count.
+  void leave_out(Rank rank) { at(rank).is_left_out = true; }
   // Called if the rank's program could not be executed. The end of the rank's process is then not a failure of its own.
   void fail_to_start(Rank rank) { at(rank).could_start = false; }
   void end(Rank rank, int wait_status);
@@ -36,6 +41,7 @@ class RankTable {
     bool could_start = true;
     bool ended = false;
     int wait_status = 0;
+    bool is_left_out = false;
   };
   static std::size_t index(Rank rank) noexcept { return static_cast<std::size_t>(rank.value); }
   State& at(Rank rank) { return ranks_[index(rank)]; }

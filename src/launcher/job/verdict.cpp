@@ -6,7 +6,7 @@ namespace hvd::launcher {
 
 JobEnd verdict_on(const JobCourse& course, const RankTable& ranks) {
   if (course.first_failure) return {exit_code_of(*course.first_failure), 0};
-  if (course.failed_to_start) return {1, 0};
+  if (course.failed_to_start || course.has_failed) return {1, 0};
   if (course.site_exit_code != 0) return {course.site_exit_code, 0};
   if (course.ended_by_signal != 0) {
     JobEnd by_signal{128 + course.ended_by_signal, course.ended_by_signal};

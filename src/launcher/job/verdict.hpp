@@ -19,6 +19,7 @@ struct JobEnd {
 struct JobCourse {
   std::optional<FirstFailure> first_failure;
   bool failed_to_start = false;
+  bool has_failed = false;  // an elastic job has ended without success
   bool is_under_site_launcher = false;
   int site_exit_code = 0;          // the exit code of the site's launcher, if it is not that of a rank
   int ended_by_signal = 0;         // the signal that horovodrun got

@@ -35,7 +35,7 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
   std::unique_ptr<WireUp> wire_up(new WireUp);
   wire_up->abort_event_ = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wire_up->abort_event_) return system_error("cannot watch for the ends of ranks (eventfd)", errno);
-  if (options.is_on_several_hosts) {
+  if (options.is_on_several_hosts || options.is_elastic) {
     HVD_RETURN_IF_ERROR(wire_up->start_tcp_store(options));
     return wire_up;
   }
@@ -58,11 +58,13 @@ Result<std::unique_ptr<WireUp>> WireUp::start(const WireUpOptions& options, cons
 }
 
 Status WireUp::start_tcp_store(const WireUpOptions& options) {
-  auto store = bootstrap::TcpStoreServer::open({options.job, options.size, posix::random_hex(32), options.ports.first,
-                                                options.ports.last, options.interfaces,
-                                                [this](Rank rank, std::string_view reason) {
-                                                  request({rank, 1, std::string(reason)});
-                                                }});
+  auto store =
+      bootstrap::TcpStoreServer::open({options.job, options.is_elastic ? 0 : options.size, posix::random_hex(32),
+                                       options.ports.first, options.ports.last, options.interfaces,
+                                       [this](Rank rank, std::string_view reason) {
+                                         request({rank, 1, std::string(reason)});
+                                       },
+                                       [this](const bootstrap::AskForPlace& ask) { asks_.push_back(ask); }});
   if (!store) return std::move(store.error());
   tcp_store_ = std::move(*store);
   return {};

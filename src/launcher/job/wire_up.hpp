@@ -36,6 +36,7 @@ struct WireUpOptions {
   std::string host;
   Result<std::string> folder;  // the folder for files of the PMIx server; an error says why there is none
   bool is_on_several_hosts = false;
+  bool is_elastic = false;                // the ranks come and go: our store over TCP, also on one host, and no PMIx
   std::vector<std::string> interfaces{};  // interfaces to listen on, for several hosts; empty: all
   PortRange ports{};
 };
@@ -57,6 +58,9 @@ class WireUp {
   // Serves the store. Returns what ranks asked for since the last call.
   std::vector<AbortRequest> serve();
   void rank_ended(Rank rank, const std::string& how);
+  // For ranks that come and go: which processes have asked for a place since the last call, and the store that answers.
+  std::vector<bootstrap::AskForPlace> take_asks() { return std::exchange(asks_, {}); }
+  bootstrap::StoreGenerations& generations() { return tcp_store_->generations(); }
 
  private:
   WireUp() = default;
@@ -69,6 +73,7 @@ class WireUp {
   posix::FileDescriptor abort_event_;
   std::mutex mutex_;
   std::vector<AbortRequest> requests_;
+  std::vector<bootstrap::AskForPlace> asks_;
   std::unique_ptr<pmix::Server> server_;  // this member is destroyed first, because its threads use the members above
 };
 

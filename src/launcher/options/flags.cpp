@@ -199,7 +199,8 @@ Status check_cooldown(const Flags& flags) {
 // What would have no effect is an error, and so are numbers of ranks that contradict each other.
 Status check_elastic_flags(const Flags& flags) {
   if (!flags.has("min_num_proc") && !flags.has("host_discovery_script")) {
-    constexpr std::string_view names[] = {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range"};
+    constexpr std::string_view names[] = {"max_num_proc",    "spares",      "slots",
+                                          "elastic_timeout", "reset_limit", "cooldown_range"};
     for (const FlagRow& row : flag_rows())
       if (std::ranges::find(names, row.name) != std::end(names) && flags.has(row.name))
         return misuse("the flag " + words_of(row.spellings).front() +

@@ -11,6 +11,7 @@
 #include "base/deadline.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/job/wire_up.hpp"
+#include "launcher/targets/elastic_request.hpp"
 #include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/affinity.hpp"
@@ -128,7 +129,62 @@ Status check_launch_node(const JobRequest& request) {
                    "jsrun into PATH");
 }
 
+int slots_of(const std::vector<HostSlots>& hosts) {
+  int slots = 0;
+  for (const HostSlots& host : hosts) slots += host.slots;
+  return slots;
+}
+
+Status make_elastic(JobOptions& options, const JobRequest& request, std::vector<HostSlots>& hosts) {
+  auto settings = elastic_settings(request);
+  if (!settings) return settings.error();
+  // A machine that nobody has named has as many slots as may be used.
+  if (request.hosts.empty() && hosts.size() == 1)
+    hosts.front().slots = request.flags.number("max_num_proc", settings->first) + settings->spares;
+  if (slots_of(hosts) < settings->first)
+    return misuse("-np " + std::to_string(settings->first) + " asks for more ranks than the hosts have slots (" +
+                  std::to_string(slots_of(hosts)) + "): give more slots or a smaller -np");
+  options.elastic = ElasticOptions{std::move(*settings), hosts};
+  return {};
+}
+
+// The way to a host other than this machine.
+HostPlan way_to(const std::string& name, const JobRequest& request) {
+  HostPlan host{name, {}};
+  auto starter = starter_of(request);
+  host.takes_words = starter.has_value();
+  host.reach = starter ? starter->words : ssh_words(request);
+  host.reach.push_back(name);
+  if (starter)
+    host.trial =
+        "`" + (starter->carries_messages ? joined(host.reach, " ") + " true" : starter->program + " hostname") + "`";
+  return host;
+}
+
+// Hosts come from a script while the job runs. This machine has an agent from the start, because it can be one of them.
+Result<JobOptions> plan_with_script(const JobRequest& request) {
+  auto settings = elastic_settings(request);
+  if (!settings) return settings.error();
+  auto network = network_of(request);
+  if (!network) return network.error();
+  auto placements = place({{"localhost", request.ranks}}, request.ranks);
+  if (!placements) return placements.error();
+  JobOptions options;
+  options.hosts.push_back({"localhost", {}});
+  options.placements = std::move(*placements);
+  options.network = std::move(*network);
+  options.elastic.emplace();
+  options.elastic->membership = std::move(*settings);
+  options.elastic->script = Discovery::Script{request.flags.get("host_discovery_script")};
+  if (request.flags.has("slots")) options.elastic->script->slots_per_host = request.flags.number("slots", 1);
+  options.elastic->plan_of_host = [request, own = OwnNames::of_this_machine()](const std::string& name) {
+    return is_this_machine(name, own) ? HostPlan{name, {}} : way_to(name, request);
+  };
+  return options;
+}
+
 Result<JobOptions> plan(const JobRequest& request) {
+  if (request.flags.has("host_discovery_script")) return plan_with_script(request);
   const OwnNames own = OwnNames::of_this_machine();
   auto named = hosts_for(request);
   if (!named) return named.error();
@@ -136,10 +192,11 @@ Result<JobOptions> plan(const JobRequest& request) {
   if (starter_of(request)) HVD_RETURN_IF_ERROR(request.around.check_hosts(request.hosts));
   auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
-  auto placements = place(*hosts, request.ranks);
-  if (!placements) return placements.error();
-
   JobOptions options;
+  if (is_elastic(request.flags)) HVD_RETURN_IF_ERROR(make_elastic(options, request, *hosts));
+  const int slots = options.elastic ? slots_of(*hosts) : request.ranks;
+  auto placements = place(*hosts, slots);
+  if (!placements) return placements.error();
   options.placements = std::move(*placements);
   hosts->resize(options.placements.back().host_index + 1);  // the other hosts get no rank
   bool any_remote = false;
@@ -153,18 +210,13 @@ Result<JobOptions> plan(const JobRequest& request) {
   options.network = std::move(*network);
   for (HostPlan& host : options.hosts) {
     if (is_this_machine(host.name, own)) continue;
-    auto starter = starter_of(request);
-    host.takes_words = starter.has_value();
-    host.reach = starter ? starter->words : ssh_words(request);
-    host.reach.push_back(host.name);
-    if (starter)
-      host.trial =
-          "`" + (starter->carries_messages ? joined(host.reach, " ") + " true" : starter->program + " hostname") + "`";
+    host = way_to(host.name, request);
   }
   return options;
 }
 
 WayToMeet way(const JobOptions& plan, const Environment& environment) {
+  if (plan.elastic) return {"assigned", "the ranks come and go; horovodrun tells each process its rank at every start"};
   return way_to_meet(plan.is_on_several_machines(), environment);
 }
 

@@ -7,6 +7,7 @@
 #include "bootstrap/pmix/plugin.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/options/mpi_plugins.hpp"
+#include "launcher/targets/elastic_request.hpp"
 #include "native/posix/plugin.hpp"
 
 namespace hvd::launcher {
@@ -40,7 +41,10 @@ bool is_named_localhost(const HostSlots& host, const OwnNames& own) {
 Result<ChosenTarget> choose_target(const JobRequest& request) {
   HVD_RETURN_IF_ERROR(check_request(request));
   for (const Target* target : targets)
-    if (auto why = target->applies(request)) return ChosenTarget{target, *why};
+    if (auto why = target->applies(request)) {
+      if (is_elastic(request.flags) && target != &agents_target) return not_elastic(*target, *why);
+      return ChosenTarget{target, *why};
+    }
   return Error(ErrorCode::unsupported,
                "no launcher was found that can start ranks here: horovodrun --explain tells what was tried");
 }

@@ -25,6 +25,8 @@ constexpr auto fields_of<launcher::Ask> = std::tuple();
 template <>
 constexpr auto fields_of<launcher::Forward> = std::tuple(&launcher::Forward::signal);
 template <>
+constexpr auto fields_of<launcher::StopRank> = std::tuple(&launcher::StopRank::rank, &launcher::StopRank::signal);
+template <>
 constexpr auto fields_of<launcher::End> = std::tuple(&launcher::End::signal, &launcher::End::grace_ms);
 template <>
 constexpr auto fields_of<launcher::Credit> = std::tuple(&launcher::Credit::bytes);

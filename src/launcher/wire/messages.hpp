@@ -45,6 +45,10 @@ struct Ask {};    // the agent answers after it has reported all that it knows
 struct Forward {  // Sends a signal to the process group of every rank.
   std::int32_t signal = 0;
 };
+struct StopRank {  // Sends a signal to the process group of one rank, even if the rank itself has ended.
+  Rank rank;
+  std::int32_t signal = 0;
+};
 struct End {  // Ends all processes below the agent: they get this signal at once, and SIGKILL after the grace.
   std::int32_t signal = 0;
   std::int32_t grace_ms = 0;
@@ -114,7 +118,7 @@ struct AllEnded {};  // All processes have ended after End, and all of their out
 
 // The receivers visit all orders, or all reports. Therefore a new message does not compile until its receiver handles
 // it.
-using Order = std::variant<Prepare, StartRank, Input, Ask, Forward, End, Credit, Dismiss>;
+using Order = std::variant<Prepare, StartRank, Input, Ask, Forward, StopRank, End, Credit, Dismiss>;
 using Report = std::variant<Ready, NotReady, Said, Started, NotStarted, Output, InputTaken, Answered, Exited, Stopped,
                             Told, AllEnded>;
 
