@@ -44,7 +44,11 @@ PyObject* init(PyObject*, PyObject* arguments) {
   unsigned long long communicator = 0;
   Py_ssize_t handle_bytes = 0;
   PyObject *list = Py_None, *set_list = Py_None;
-  if (!PyArg_ParseTuple(arguments, "|KnOO:init", &communicator, &handle_bytes, &list, &set_list)) return nullptr;
+  int elastic_cause = HVD_ELASTIC_FIRST;
+  long long elastic_step = 0;
+  if (!PyArg_ParseTuple(arguments, "|KnOOiL:init", &communicator, &handle_bytes, &list, &set_list, &elastic_cause,
+                        &elastic_step))
+    return nullptr;
   std::vector<int> ranks;
   Sets sets;
   if (list != Py_None && !read_ranks(list, "init(comm=[...])", ranks)) return nullptr;
@@ -58,6 +62,8 @@ PyObject* init(PyObject*, PyObject* arguments) {
   options.set_ranks = sets.ranks.data();
   options.set_sizes = sets.sizes.data();
   options.set_count = sets.sizes.size();
+  options.elastic_cause = elastic_cause;
+  options.elastic_step = elastic_step;
   return Session::get().init(options) ? none() : nullptr;
 }
 PyObject* shutdown(PyObject*, PyObject*) {
@@ -82,6 +88,20 @@ PyObject* world(PyObject*, PyObject*) {
   const hvd_world& found = place->world;
   return Py_BuildValue("(iiiiiiN)", found.rank, found.size, found.local_rank, found.local_size, found.cross_rank,
                        found.cross_size, PyBool_FromLong(found.is_homogeneous));
+}
+
+// elastic_facts() -> (epoch, newcomers), or None in a job whose ranks stay.
+PyObject* elastic_facts(PyObject*, PyObject*) {
+  hvd_elastic_facts facts{};
+  facts.struct_size = sizeof facts;
+  (void)hvd_get_elastic_facts(&facts);  // cannot fail for such a struct
+  return facts.is_elastic == 0 ? none() : Py_BuildValue("(Ii)", static_cast<unsigned>(facts.epoch), facts.newcomers);
+}
+// take_hosts_updated() -> (time, change), or None without news.
+PyObject* take_hosts_updated(PyObject*, PyObject*) {
+  double time = 0;
+  const int change = hvd_take_hosts_updated(&time);
+  return change == 0 ? none() : Py_BuildValue("(di)", time, change);
 }
 
 // Returns the environment variable HOROVOD_OWNER. os.environ does not have it when the C library sets it later.
@@ -343,6 +363,10 @@ PyMethodDef functions[] = {
      "process_set(id) -> (this rank's place, or -1; the set's ranks). ValueError for one that there is not."},
     {"add_process_set", add_process_set, METH_O, "add_process_set(ranks) -> id. Collective over all ranks of the job."},
     {"remove_process_set", remove_process_set, METH_O, "remove_process_set(id). Collective over all ranks of the job."},
+    {"elastic_facts", elastic_facts, METH_NOARGS,
+     "elastic_facts() -> (epoch, newcomers) of the last start, or None if the ranks of the job stay."},
+    {"take_hosts_updated", take_hosts_updated, METH_NOARGS,
+     "take_hosts_updated() -> (time, change) that horovodrun has told of hosts, or None."},
     {"should_stop", should_stop, METH_O, "should_stop(process set's id) -> bool: the loop is to be left now."},
     {"shelter_child", shelter_child, METH_O, "shelter_child(parent): stop signals from others do nothing here."},
     {"request_stop", request_stop, METH_VARARGS, "request_stop(reason or None): all ranks are to leave their loops."},

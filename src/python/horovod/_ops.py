@@ -67,6 +67,8 @@ latest = _core.latest
 latest_of_sets = _core.latest_of_sets  # process set -> such a dictionary, for all but the global set
 # How many distributed optimizers have had parameters of a name, by (process set id, name). Empty after each init.
 optimizers_with = collections.Counter()
+# The names of the optimizers that have a number, by the order in which these were taken; each has take_number().
+numbered = weakref.WeakValueDictionary()
 jobs = 0  # the number of jobs that this process has joined
 # Objects with state that belongs to one job. Their begin_anew() is called when the next job has begun after a shutdown.
 to_begin_anew = weakref.WeakSet()
@@ -95,9 +97,12 @@ def init(*members):
         begun = not _core.is_initialized()
         if begun:
             _forget_everything()
-            _core.init(*members)
+            joins_as = _take_progress()
+            _core.init(*members, *(joins_as if len(members) == 4 else ()))
             jobs += 1
-            _copy_mark()
+            _copy_place()
+            if _core.elastic_facts() is not None:
+                _number_anew()
             for each in list(to_begin_anew):
                 each.begin_anew()
         if not _atexit_registered:
@@ -119,6 +124,35 @@ def shutdown():
         _copy_mark()
         _forget_operations()
     _finish_writing()
+
+
+# Why this process joins next and how far its training has come (hvd_init_options); for jobs whose ranks come and go.
+next_progress = None
+
+
+def _take_progress():
+    global next_progress
+    progress, next_progress = next_progress, None
+    return progress or ()
+
+
+def _number_anew():
+    """New ranks make their optimizers now, in the order in which this rank has made its own. So that the ranks match
+    their gradients, this rank's get the same numbers."""
+    for order in sorted(numbered):
+        names = numbered.get(order)
+        if names is not None:
+            names.take_number()
+
+
+def _copy_place():
+    """Copies what the C library has put into the environment: the mark, and in a job whose ranks come and go the place
+    of this start."""
+    if _core.elastic_facts() is not None:
+        names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+        for name, number in zip(names, _core.world()):
+            os.environ[f"HOROVOD_{name}"] = str(number)
+    _copy_mark()
 
 
 def _finish_writing():

@@ -20,6 +20,7 @@ class HorovodBasics:
     Product = _core.PRODUCT
 
     members = None  # the processes of this job, if init() was given some
+    listed_sets = ()  # the process sets that the last init() got
 
     def __init__(self, pkg_path=None, *args):
         """The arguments tell where the extension with the C functions is; see MPI_LIB_CTYPES."""
@@ -58,6 +59,7 @@ class HorovodBasics:
                 begun = _ops.init(0, 0, list(comm) if comm else None, lists)
             if begun:
                 HorovodBasics.members = comm if is_communicator else list(comm) if comm else None
+                HorovodBasics.listed_sets = sets
                 _ops.are_sets_dynamic = dynamic
                 _process_sets._begin_anew(comm if is_communicator else None)
         _process_sets._init_process_sets(sets)

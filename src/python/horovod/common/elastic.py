@@ -1,6 +1,7 @@
 """Elastic training: a state that is committed, and a loop that goes on from it after a failure.
 
-The loop begins again with the ranks that the job was started with. A rank that has ended is not replaced.
+In an elastic job (horovodrun --min-np) the loop begins again with the ranks that horovodrun then assigns: those that
+are left, and new ones. In other jobs it begins again with the ranks that the job was started with.
 """
 import functools
 import queue
@@ -62,6 +63,7 @@ class State:
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of a change. All ranks call it at the same
         step."""
+        notification_manager.look()
         last, changes = self._last_updated_timestamp, HostUpdateResult.no_update
         while True:
             try:
@@ -142,14 +144,18 @@ def run_fn(func, reset):
 
 def _rounds(func, reset, state, args, kwargs):
     resets = _Resets(state)
-    skip_sync = False
+    skip_sync, has_state = False, False
     state.save()  # what the program has set since the state was made
     while True:
+        cause = _FAILED
         try:
             if resets.number > 0:
                 state.on_reset()
-            if not skip_sync:
+            if not skip_sync or _newcomers() > 0:
                 state.sync()
+            if _core.elastic_facts() is not None:
+                state._saves = state._bcast_object(getattr(state, "_saves", 0))
+            has_state = True
             return func(state, *args, **kwargs)
         except HorovodInternalError as error:
             resets.count_failure(error)
@@ -158,11 +164,23 @@ def _rounds(func, reset, state, args, kwargs):
         except HostsUpdatedInterrupt as update:
             resets.count(update, "the hosts have changed")
             state.save()  # the attributes as they are, like the rest of the state
-            skip_sync = update.skip_sync
+            skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
+        _ops.next_progress = (cause, 1 + getattr(state, "_saves", 0) if has_state else 0)
         try:
             reset()
         except HorovodInternalError as error:
             raise HorovodInternalError(f"{error}\nThe ranks were to begin again because: {resets.why}") from error
+        resets.look_at_ranks()
+
+
+# The values of hvd_elastic_cause.
+_FAILED, _HOSTS_UPDATED = 1, 2
+
+
+def _newcomers():
+    """How many of the ranks have no state of the training; 0 in a job whose ranks stay."""
+    facts = _core.elastic_facts()
+    return 0 if facts is None else facts[1]
 
 
 class _Resets:
@@ -172,8 +190,17 @@ class _Resets:
         self.number, self.why = 0, ""
         self._state = state
         self._saves, self._failures = None, 0  # the saves before the last failure, and the failures since
+        self._size = _core.world()[1] if _core.has_place() else None
         limit = _ops.setting("HOROVOD_ELASTIC_RESET_LIMIT")
         self._limit = int(limit) if limit else None
+
+    def look_at_ranks(self):
+        """After a reset: if the ranks are others than before, the failure was that of a rank which has ended. How often
+        that may happen is horovodrun's affair."""
+        size = _core.world()[1] if _core.has_place() else None
+        if size != self._size or _newcomers() > 0:
+            self._failures = 0
+        self._size = size
 
     def count(self, cause, why):
         if self.number == self._limit:
@@ -207,16 +234,18 @@ def check_members(basics):
 
 
 def begin_again(basics):
-    """hvd.shutdown() and hvd.init(), with the process sets that there are."""
-    sets = _sets_of_this_job(basics)
+    """hvd.shutdown() and hvd.init(), with the process sets that there are; in an elastic job with those that hvd.init()
+    got first, which new ranks have, too."""
+    is_elastic = _core.elastic_facts() is not None
+    sets = basics.listed_sets if is_elastic else _sets_of_this_job(basics)
     basics.shutdown()
     try:
         basics.init(process_sets=sets)
     except (ValueError, HorovodInternalError) as error:
-        raise HorovodInternalError(
-            f"hvd.elastic.run: the ranks could not begin again: {error}\n"
-            "A rank that has ended is not replaced in this version of Horovod. Start the job again and let it go on "
-            "from its last checkpoint (hvd.checkpoint.Checkpointer)") from error
+        what_to_do = ("" if is_elastic else
+                      "\nA rank that has ended is replaced only in a job of horovodrun --min-np. Start the job again "
+                      "and let it go on from its last checkpoint (hvd.checkpoint.Checkpointer)")
+        raise HorovodInternalError(f"hvd.elastic.run: the ranks could not begin again: {error}{what_to_do}") from error
 
 
 def _sets_of_this_job(basics):

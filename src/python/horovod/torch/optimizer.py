@@ -6,6 +6,7 @@ and schedulers. Everything that is added is in one attribute, `_distributed`. gr
 import collections
 import copy
 import functools
+import itertools
 import numbers
 import os
 import warnings
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 import torch
 
-from horovod import _ops
+from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import split_list
 from horovod.torch import grad_scaler, gradients_in_flight, tracing
@@ -25,6 +26,9 @@ from horovod.torch.functions import broadcast_object, show_zero_gradients
 from horovod.torch.gradients import Gradients, Settings
 from horovod.torch.mpi_ops import Adasum, Average, Max, Sum, allreduce_, rocm_built, size
 from horovod.torch.shown_gradients import ShownGradients, take_back_those_of
+
+
+_orders = itertools.count()
 
 
 class _Names:
@@ -38,6 +42,7 @@ class _Names:
         self._at_first = sorted(of_parameters.values()) or ["nothing"]
         self._joined = 0
         self._job = _ops.jobs  # the job in which the number was taken
+        self._order = None  # the place among all that have a number
 
     def take_number(self):
         """Takes the next number. It is the same on all ranks, because they make the set's optimizers in the same
@@ -47,6 +52,9 @@ class _Names:
         for key in keys:
             _ops.optimizers_with[key] = self.number + 1
         self._job = _ops.jobs
+        if self._order is None:
+            self._order = next(_orders)
+            _ops.numbered[self._order] = self
 
     def find(self, parameter):
         """Returns the name of the parameter. One that has none joins now: on all ranks in the same order."""
@@ -326,17 +334,23 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set,
                         backward_passes_per_step)
     if isinstance(groups, int):
-        groups = _split(optimizer, names, groups, process_set) if size() > 1 and process_set.included() else None
+        is_needed = not _is_alone() and process_set.included()
+        groups = _split(optimizer, names, groups, process_set) if is_needed else None
     elif groups is not None:
         groups = [[parameter for parameter in (group if isinstance(group, (list, tuple)) else [group])
                    if parameter.requires_grad] for group in groups]
     return _distribute(optimizer, settings, names, groups, gradient_views)
 
 
+def _is_alone():
+    """True if this process has no other ranks, and none will come."""
+    return size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1"
+
+
 def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=True):
-    is_alone = size() == 1 and os.environ.get("HOROVOD_ELASTIC") != "1" or not settings.process_set.included()
+    is_alone = _is_alone() or not settings.process_set.included()
     settings.process_set._check_id()
-    combines_steps = settings.op == Adasum and size() > 1
+    combines_steps = settings.op == Adasum and not _is_alone()
     inner_step = _become_distributed(optimizer, combines_steps)
     take_back_those_of(_parameters_of(optimizer))
     names = _Names(names, settings.process_set)
@@ -447,7 +461,9 @@ def _check_groups(groups):
 
 def _split(optimizer, names, count, process_set):
     """Divides the parameters into `count` groups. Ranks may have ordered theirs differently: the order of the set's
-    first rank is used."""
+    first rank is used. Not so where ranks come and go, because a new one is alone when it makes its optimizer."""
     by_name = {names[parameter]: parameter for parameter in _parameters_of(optimizer) if parameter.requires_grad}
+    if _core.elastic_facts() is not None:
+        return split_list(list(by_name.values()), count)
     order = broadcast_object(list(by_name), process_set.ranks[0], "DistributedOptimizer.groups", process_set)
     return split_list([by_name[name] for name in order], count)

@@ -2,6 +2,8 @@
 import enum
 import threading
 
+from horovod import _core
+
 
 class HostUpdateResult(enum.IntFlag):
     """What has happened to the hosts."""
@@ -15,7 +17,8 @@ class HostUpdateResult(enum.IntFlag):
 class WorkerNotificationManager:
     """Passes news about hosts on to the states that train. There is one for each process.
 
-    No launcher of this version sends such news. A program that has them calls handle_hosts_updated() on rank 0.
+    horovodrun --min-np sends such news to rank 0. A program that has some of its own calls handle_hosts_updated()
+    there.
     """
 
     def __init__(self):
@@ -23,7 +26,13 @@ class WorkerNotificationManager:
         self._listeners = []
 
     def init(self, rendezvous_addr=None, rendezvous_port=None, nic=None, hostname=None, local_rank=None):
-        """Does nothing, because no launcher of this version has news."""
+        """Does nothing: news come over the connection by which the rank has joined."""
+
+    def look(self):
+        """Passes on what horovodrun has told this process since the last call. Never blocks."""
+        news = _core.take_hosts_updated()
+        if news is not None:
+            self.handle_hosts_updated(news[0], HostUpdateResult(news[1]))
 
     def register_listener(self, listener):
         with self._lock:
