@@ -28,8 +28,8 @@ def adasum(vectors):
 
 def check(found, inputs):
     """Checks Horovod's own criterion, and a stricter one that every right result meets."""
-    expected = adasum([tensor.flatten().double().numpy() for tensor in inputs])
-    difference = numpy.linalg.norm(found.flatten().double().numpy() - expected)
+    expected = adasum([tensor.flatten().double().cpu().numpy() for tensor in inputs])
+    difference = numpy.linalg.norm(found.flatten().double().cpu().numpy() - expected)
     scale = numpy.linalg.norm(expected) or 1.0
     assert difference / scale / 100 < torch.finfo(found.dtype).eps
     assert found.shape == inputs[0].shape and found.dtype == inputs[0].dtype

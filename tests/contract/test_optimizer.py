@@ -560,8 +560,8 @@ def adasum_reference(base, steps=3):
             optimizer.step()
         for index, start in enumerate(starts[0]):
             differences = [list(model.parameters())[index].detach() - start for model in models]
-            combined = adasum([difference.flatten().double().numpy() for difference in differences])
-            value = start + torch.from_numpy(combined).to(start.dtype).reshape(start.shape)
+            combined = adasum([difference.flatten().double().cpu().numpy() for difference in differences])
+            value = start + torch.from_numpy(combined).to(start).reshape(start.shape)
             for model in models:
                 list(model.parameters())[index].data.copy_(value)
     return list(models[0].parameters())
@@ -623,8 +623,8 @@ def test_the_adasum_optimizer_adds_up_several_passes():
         plain.step()
         differences.append([new.detach() - old.detach() for new, old in zip(each.parameters(), starts)])
     for index, (parameter, start) in enumerate(zip(found, starts)):
-        combined = adasum([each[index].flatten().double().numpy() for each in differences])
-        expected = start.detach() + torch.from_numpy(combined).float().reshape(start.shape)
+        combined = adasum([each[index].flatten().double().cpu().numpy() for each in differences])
+        expected = start.detach() + torch.from_numpy(combined).to(start).reshape(start.shape)
         torch.testing.assert_close(parameter.detach(), expected, rtol=1e-3, atol=1e-5)
 
 

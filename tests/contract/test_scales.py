@@ -15,9 +15,9 @@ def scaled(values, factor):
     """The product by the contract: integers are scaled in double and truncated, half precision is scaled in float32,
     other types in their own precision."""
     if not values.dtype.is_floating_point:
-        return torch.from_numpy(numpy.trunc(values.numpy().astype(numpy.float64) * factor)).to(values.dtype)
+        return torch.from_numpy(numpy.trunc(values.cpu().numpy().astype(numpy.float64) * factor)).to(values)
     kind = COMPUTED_IN[values.dtype]
-    return torch.from_numpy(values.numpy().astype(kind) * kind(factor)).to(values.dtype)
+    return torch.from_numpy(values.cpu().numpy().astype(kind) * kind(factor)).to(values)
 
 
 def common(dtype, count=500):
@@ -110,7 +110,7 @@ def test_a_factor_is_a_float_for_single_precision():
     """Contract §2.6: float32 is multiplied by the factor cast to float"""
     values = torch.rand(2000, generator=torch.Generator().manual_seed(5))
     found = hvd.allreduce(values, op=hvd.Max, prescale_factor=FACTOR)
-    equal(found, torch.from_numpy(values.numpy() * numpy.float32(FACTOR)))
+    equal(found, torch.from_numpy(values.cpu().numpy() * numpy.float32(FACTOR)).to(values))
 
 
 def test_scaling_leaves_the_input_alone():

@@ -42,7 +42,7 @@ def join(device=-1):
 
     Until then this rank contributes zeros to every allreduce. Other collectives fail on the ranks that start them.
     device: the GPU on which it takes part in those of tensors on GPUs, if it has had no tensor on one yet; by default
-    hvd.local_device().
+    the one that torch.cuda.set_device() has made current, else hvd.local_device().
     """
     return _devices.join(device)
 
