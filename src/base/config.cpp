@@ -98,7 +98,7 @@ constexpr Row rows[] = {
     // Settings of jobs.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_DEVICE_FUSION_THRESHOLD", bytes, "33554432", "the same for tensors in device memory: while a device has batches to carry out, the next one gathers tensors up to this size", integer_at<&Config::device_fusion_threshold_bytes>},
-    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "how long tensors in device memory may wait at most for others to travel with, while their device is busy and no program waits; tensors in host memory never wait for a clock", decimal_at<&Config::cycle_time_ms>},
+    {"HOROVOD_CYCLE_TIME", milliseconds, "1", "how long tensors in device memory may wait at most for others to travel with, while no program waits for them; while their device is idle only those that are less than 1 MB together wait, for 1 ms at most; 0: they never wait; tensors in host memory never wait for a clock", decimal_at<&Config::cycle_time_ms>},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "1", "0: an operation on a tensor in device memory is done when the device has done it, so that hvd.synchronize and hvd_wait wait for the device, too; 1: when its end is queued", flag_at<&Config::completes_on_stream>},
     {"HOROVOD_CACHE_CAPACITY", count, "1024", "operations whose agreement is remembered; 0: none", integer_at<&Config::cache_capacity>, equal},
     {"HOROVOD_DISABLE_GROUP_FUSION", flag, "0", "the operations of a group are fused with each other alone", flag_at<&Config::disable_group_fusion>, equal},

@@ -169,7 +169,7 @@ void Coordinator::join(Rank rank, bool is_idle) {
 
 void Coordinator::end_joins() {
   if (shut_down_ || idle_.size() < sets_.world().ranks.size()) return;
-  schedule(0);
+  schedule_all();
   evict_all_of(global_process_set);
   Rank last = joined_.back();
   joined_.clear();
@@ -179,7 +179,7 @@ void Coordinator::end_joins() {
 
 void Coordinator::shut_down(Rank by, std::string_view reason) {
   if (shut_down_) return;
-  schedule(0);
+  schedule_all();
   shut_down_ = true;
   emit(ShutdownRecord{by, reason});
 }
@@ -205,16 +205,26 @@ void Coordinator::schedule(const BatchesInFlight& batches_in_flight) {
     if (!ready.slots.empty() && !lingers(ready, batches_in_flight)) take_all(ready);
 }
 
-// True if the ops wait for others to travel with. For a device linger_due_ is then set.
+void Coordinator::schedule_all() {
+  if (shut_down_) return;
+  linger_due_.reset();
+  for (auto& [lane, ready] : ready_) take_all(ready);
+}
+
+// True if the ops wait for others to travel with. For a device linger_due_ is then set. A batch that would be the third
+// in flight could not begin yet, so nobody waits longer for it because it lingers.
 bool Coordinator::lingers(Ready& ready, const BatchesInFlight& batches_in_flight) {
   const auto [set, kind] = ready.lane;
   if (ready.bytes >= threshold_of(kind)) return false;
-  if (batches_in_flight(set, kind).value_or(ready.elsewhere) == 0) return false;
-  if (kind == DeviceKind::host) return true;
-  if (program_waits_) return false;
+  const int in_flight = batches_in_flight(set, kind).value_or(ready.elsewhere);
+  if (kind == DeviceKind::host) return in_flight > 0;
+  if (program_waits_ && in_flight < 2) return false;
+  if (in_flight == 0 && ready.bytes >= settings_.enough_for_an_idle_device) return false;
   const Clock::time_point now = settings_.now();
   if (!ready.since) ready.since = now;
-  const Clock::time_point due = *ready.since + settings_.linger;
+  const bool is_short = program_waits_ || in_flight == 0;
+  const Clock::time_point due =
+      *ready.since + (is_short ? std::min(settings_.linger, settings_.short_linger) : settings_.linger);
   if (now >= due) return false;
   linger_due_ = linger_due_ ? std::min(*linger_due_, due) : due;
   return true;

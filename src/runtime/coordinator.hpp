@@ -11,8 +11,9 @@
 //     that has arrived at it sends a ballot instead. Then rule 1 decides.
 //  4. Ready ops of a set and kind of memory become batches, in the order in which they became ready: neighbours of the
 //     same kind travel together, up to the fusion threshold. While batches of their lane are in flight, small batches
-//     wait for more ops: in host memory until the lane is idle; on a device, where the host may be far ahead, only
-//     until a program waits for an operation, or for the time of Settings::linger.
+//     wait for more ops: in host memory until the lane is idle; on a device, where the host may be far ahead, for the
+//     time of Settings::linger at most, and not beside one batch in flight when a program waits for an operation. On
+//     an idle device a few small ops wait for a moment: the next gradients are about to come.
 //  5. An evicted or transient slot may be given again when every rank has read the record that ended it.
 //  6. A rank that has joined counts as having submitted every op of the world. An op fails if zeros cannot replace the
 //     rank's data. When all ranks have joined and have nothing under way, all slots of the world end, so that no
@@ -52,7 +53,9 @@ class Coordinator {
     std::int64_t cache_capacity = 1024;
     std::int64_t fusion_threshold_bytes = 128ll << 20;
     std::int64_t device_fusion_threshold_bytes = 32ll << 20;
+    std::int64_t enough_for_an_idle_device = 1 << 20;  // bytes that do not wait for others
     Clock::duration linger = std::chrono::milliseconds(1);
+    Clock::duration short_linger = std::chrono::milliseconds(1);  // at most, on an idle device or for a waiting program
     std::function<Clock::time_point()> now = &Clock::now;  // asked only while ops in device memory wait for others
     bool groups_do_not_mix = false;  // ops of a submitted group share batches only with each other
   };
@@ -83,6 +86,7 @@ class Coordinator {
   // Makes batches of ready ops. The number of batches in flight decides how many.
   void schedule(const BatchesInFlight& batches_in_flight);
   void schedule(int batches_in_flight);  // decides as if every process set had this number of batches in flight
+  void schedule_all();                   // makes batches of all ready ops
   // Called when every rank has read this number of records.
   void read_by_all(std::uint64_t records);
 

@@ -52,6 +52,7 @@ struct Fixture {
               settings.cache_capacity = capacity;
               settings.fusion_threshold_bytes = threshold;
               settings.device_fusion_threshold_bytes = threshold / 2;
+              settings.enough_for_an_idle_device = threshold / 5;
               settings.linger = std::chrono::milliseconds(5);
               settings.now = [this] { return now; };
               return settings;
@@ -281,6 +282,48 @@ TEST(Coordinator, lets_no_op_of_a_device_wait_for_company_while_a_program_waits)
   EXPECT_EQ(f.log.take(), (Lines{}));
 }
 
+TEST(Coordinator, lets_an_op_that_a_program_waits_for_gather_others_behind_two_batches) {
+  Fixture f;
+  f.coordinator.set_program_waits(true);
+  for (const char* name : {"a", "b"}) {
+    f.everybody_votes(name, on_device({4}));
+    f.coordinator.schedule(2);
+  }
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "give 1 b"}));
+  f.coordinator.schedule(1);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 0 1"}));
+}
+
+TEST(Coordinator, lets_a_few_small_ops_of_an_idle_device_wait_for_others) {
+  Fixture f;  // 200 bytes are enough
+  for (const char* name : {"a", "b", "c"}) {
+    f.everybody_votes(name, on_device({20}));
+    f.coordinator.schedule(0);
+  }
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "give 1 b", "give 2 c", "batch 0 1 2"}));
+  f.coordinator.all_arrived(SlotId{0});
+  f.coordinator.schedule(0);
+  EXPECT_EQ(f.log.take(), (Lines{}));
+  EXPECT_EQ(f.coordinator.linger_due(), f.now + std::chrono::milliseconds(1));
+  f.now = *f.coordinator.linger_due();
+  f.coordinator.schedule(0);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 0"}));
+  f.coordinator.all_arrived(SlotId{1});
+  f.coordinator.schedule(0);
+  EXPECT_EQ(f.log.take(), (Lines{}));
+  f.coordinator.set_program_waits(true);
+  f.coordinator.schedule(0);
+  EXPECT_EQ(f.log.take(), (Lines{"batch 1"}));
+}
+
+TEST(Coordinator, lets_nothing_linger_when_the_log_ends) {
+  Fixture f;
+  f.everybody_votes("a", on_device({4}));
+  f.coordinator.schedule(1);
+  f.coordinator.shut_down(Rank{1}, "");
+  EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "batch 0", "shutdown 1"}));
+}
+
 TEST(Coordinator, counts_batches_by_kind_of_memory) {
   Fixture f;
   f.everybody_votes("a", floats({4}));
@@ -295,7 +338,7 @@ TEST(Coordinator, knows_whether_a_device_is_busy_in_a_set_that_it_is_not_in) {
   const auto not_a_member = [](ProcessSetId, DeviceKind) { return std::optional<int>(); };
   auto ready = [&](const char* name) {
     f.coordinator.contest({set, name});
-    f.coordinator.agreed({set, name}, on_device({4}));
+    f.coordinator.agreed({set, name}, on_device({60}));
     f.coordinator.schedule(not_a_member);
   };
   ready("a");
@@ -311,7 +354,7 @@ TEST(Coordinator, knows_whether_a_device_is_busy_in_a_set_that_it_is_not_in) {
 TEST(Coordinator, counts_no_batches_of_a_set_that_it_is_in) {
   Fixture f;
   for (const char* name : {"a", "b"}) {
-    f.everybody_votes(name, on_device({4}));
+    f.everybody_votes(name, on_device({60}));
     f.coordinator.schedule([](ProcessSetId, DeviceKind) { return std::optional<int>(); });
   }
   EXPECT_EQ(f.log.take(), (Lines{"give 0 a", "batch 0", "give 1 b", "batch 1"}));
