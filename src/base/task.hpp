@@ -17,6 +17,14 @@ enum class Progress : std::uint8_t {
   failed,  // failure() gives the reason; the task has ended
 };
 
+// What an issued task does on its device, one after another: it waits for the tensors, packs, sends and receives, and
+// unpacks. `end` is the event after that.
+struct StageOnDevice {
+  enum class What : std::uint8_t { waits, packs, travels, unpacks };
+  What what;
+  Event end;
+};
+
 // One thread owns and steps a task. The task borrows the segments' memory from restart() until step() returns done or
 // failed. After step() returned issued, the device still uses the memory until the event. The spans themselves are read
 // only during restart(). If a task has queued work on a device, its destructor waits until that work no longer touches
@@ -44,6 +52,11 @@ class Task {
   // After step() returned issued: the end of all work. While the task is pending: the event on a device that it waits
   // for.
   virtual Event event() const { return {}; }
+  // From the next restart() on the task notes the stages of its work on the device, or no longer notes them. Each costs
+  // an event. Most tasks never note any.
+  virtual void note_stages(bool /*wanted*/) {}
+  // After step() returned issued, until the next restart(): the stages, in their order on the device.
+  virtual std::span<const StageOnDevice> stages() const { return {}; }
   // True if nothing is left that has to be launched on links of a device in one order on all ranks (runtime/turnstile).
   // Asked after step(). Tasks that launch at once, or over host links alone, need not say anything.
   virtual bool has_launched() const { return true; }

@@ -17,6 +17,7 @@
 #include "base/deadline.hpp"
 #include "base/group.hpp"
 #include "base/result.hpp"
+#include "base/task.hpp"
 #include "devices/device.hpp"
 #include "runtime/operation.hpp"
 
@@ -46,6 +47,8 @@ struct QueuedBatch {
   std::string name{};           // of its first operation; the operations themselves may be gone
   std::size_t size = 0;         // how many operations it had
   std::vector<Event> inputs{};  // where its tensors became ready, on the streams of the program
+  std::vector<StageOnDevice> stages{};
+  std::size_t ended_stages = 0;
 };
 
 class BatchOfTensors {

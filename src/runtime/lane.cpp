@@ -45,8 +45,11 @@ Progress Lane::connect() {
 // The links of the world in host memory are made by the start, which has a limit of its own.
 bool Lane::connect_in_time() {
   const Clock::time_point now = Clock::now();
-  if (!connect_due_) connect_due_ = now + milliseconds_of(teams_->config().start_timeout_s);
+  const bool begins = !connect_due_;
+  if (begins) connect_due_ = now + milliseconds_of(teams_->config().start_timeout_s);
   const Progress progress = connect();
+  if (begins && !is_of_host())
+    for (Observer* observer : observers_) observer->connecting(queued_.front().sequence, teams_->transport());
   if (progress != Progress::pending) {
     connect_due_.reset();
   } else if (now >= *connect_due_) {
@@ -203,6 +206,7 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   }
   task_->rescale(move.collective.prescale, move.collective.postscale);
   task_->resize(move.sent, move.received);
+  task_->note_stages(stage_ == Stage::data && std::ranges::any_of(observers_, &Observer::wants_stages));
   task_->restart(move.in, move.out, Sequence{task_sequence_});
   task_sequence_ += is_of_host() ? 1 : places_for_chunks;
 }
@@ -267,6 +271,9 @@ void Lane::issue() {
   issued_.splice(issued_.end(), queued_, queued_.begin());
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
+  const std::span<const StageOnDevice> stages = task_->stages();
+  batch.stages.assign(stages.begin(), stages.end());
+  batch.ended_stages = 0;
   batch.issued_at = Clock::now();
   batch.name.assign(batch.operations.front()->entry->name);
   batch.size = batch.operations.size();
@@ -278,11 +285,23 @@ void Lane::issue() {
   });
 }
 
-// Ends the oldest issued batch if its event has come. Returns true if it ended one.
+// Tells the observers of the stages that have ended on the device. Returns true if one has.
+bool Lane::report_ended_stages(QueuedBatch& batch) {
+  const std::size_t before = batch.ended_stages;
+  for (; batch.ended_stages < batch.stages.size(); ++batch.ended_stages) {
+    const auto& [what, end] = batch.stages[batch.ended_stages];
+    if (auto there = device_.query(end, nullptr); !there || !*there) break;
+    for (Observer* observer : observers_) observer->stage_ended(batch.sequence, what);
+  }
+  return batch.ended_stages > before;
+}
+
+// Ends the oldest issued batch if its event has come. Returns true if it, or a stage of it, has ended.
 bool Lane::end_issued() {
+  const bool has_got_on = report_ended_stages(issued_.front());
   auto there = device_.query(issued_.front().end, nullptr);
   if (!there) return fail(there.error()), true;
-  if (!*there) return false;
+  if (!*there) return has_got_on;
   last_end_ = Clock::now();
   idle_.splice(idle_.end(), issued_, issued_.begin());
   QueuedBatch& batch = idle_.back();
@@ -315,7 +334,11 @@ void Lane::arm(bool for_all) noexcept {
   if (issued_.empty()) return;
   const bool is_awaited = for_all || report_end_ || !observers_.empty() || (!queued_.empty() && is_full()) ||
                           std::ranges::any_of(issued_, [](const QueuedBatch& it) { return !it.operations.empty(); });
-  if (is_awaited) (void)device_.query(issued_.front().end, teams_->wake());  // step() finds out what it says
+  if (!is_awaited) return;
+  const QueuedBatch& oldest = issued_.front();
+  (void)device_.query(oldest.end, teams_->wake());  // step() finds out what it says
+  if (oldest.ended_stages < oldest.stages.size())
+    (void)device_.query(oldest.stages[oldest.ended_stages].end, teams_->wake());
 }
 
 // Handles a failure of the device. The other ranks of the batch learn of it from this rank.

@@ -108,6 +108,7 @@ class Lane {
   void wait_for_inputs(QueuedBatch& batch);
   void issue();
   bool end_issued();
+  bool report_ended_stages(QueuedBatch& batch);
   bool is_full() const { return issued_.size() >= most_issued; }
   bool may_begin() const {
     return !is_full() && (turnstile_ == nullptr || turnstile_->is_open_for(queued_.front().sequence));

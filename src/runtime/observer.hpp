@@ -5,6 +5,7 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/task.hpp"
 #include "runtime/operation.hpp"
 
 namespace hvd::runtime {
@@ -25,6 +26,8 @@ class Observer {
   // The batch begins a stage before its data move, such as EXCHANGE_SIZES. The stage ends with the next stage(),
   // started() or finished().
   virtual void stage(Sequence /*batch*/, std::string_view /*what*/) {}
+  // The links that the batch needs, of a device, are being made. The next stage(), started() or finished() ends this.
+  virtual void connecting(Sequence /*batch*/, std::string_view /*transport*/) {}
   // The data of the batch begin to move, over this transport (empty if the rank is alone) and by this algorithm.
   virtual void started(Sequence /*batch*/, std::string_view /*transport*/, std::string_view /*algorithm*/) {}
   // All that is left of the batch happens on a device: it was issued there, and has ended there. These are the host's
@@ -32,6 +35,10 @@ class Observer {
   // ended() does not come if the batch was aborted.
   virtual void issued(Sequence /*batch*/, std::string_view /*device*/, std::string_view /*name*/) {}
   virtual void ended(Sequence /*batch*/) {}
+  // True for observers that want stage_ended(). Stages cost an event of the device each, so they are noted on demand.
+  virtual bool wants_stages() const { return false; }
+  // The batch that was issued has ended this stage on the device, between issued() and ended().
+  virtual void stage_ended(Sequence /*batch*/, StageOnDevice::What /*what*/) {}
   // Called for every operation of the batch, one after the other.
   virtual void finished(const Operation& /*operation*/, Sequence /*batch*/) {}
   // May come at any time after submitted().

@@ -107,6 +107,47 @@ TEST_F(ATimeline, shows_batches_on_a_device_from_their_issue_to_their_end) {
   EXPECT_EQ(all.items.back()["cat"].text, "device");
 }
 
+TEST_F(ATimeline, shows_the_stages_of_a_batch_on_a_device_by_the_names_that_users_know) {
+  using What = StageOnDevice::What;
+  {
+    auto timeline = open();
+    Operation& a = operation("allreduce.a");
+    submit(*timeline, a);
+    timeline->agreed(a, Sequence{7});
+    timeline->connecting(Sequence{7}, "nccl");
+    timeline->started(Sequence{7}, "nccl", "native");
+    timeline->issued(Sequence{7}, "cuda device 1", "allreduce.a");
+    timeline->finished(a, Sequence{7});
+    for (What what : {What::waits, What::packs, What::travels, What::unpacks}) timeline->stage_ended(Sequence{7}, what);
+    timeline->ended(Sequence{7});
+    timeline->stage_ended(Sequence{7}, What::unpacks);  // too late
+  }
+  const Json all = trace();
+  EXPECT_EQ(life_of(all, "allreduce.a"),
+            (std::vector<std::string>{"B NEGOTIATE_ALLREDUCE", "X 0", "E", "B ALLREDUCE", "B QUEUE", "E", "B INIT_NCCL",
+                                      "E", "B NCCL_ALLREDUCE", "E", "E"}));
+  EXPECT_EQ(
+      life_of(all, "cuda device 1"),
+      (std::vector<std::string>{"b allreduce.a", "b WAIT_FOR_DATA", "e WAIT_FOR_DATA", "b MEMCPY_IN_FUSION_BUFFER",
+                                "e MEMCPY_IN_FUSION_BUFFER", "b NCCL_ALLREDUCE", "e NCCL_ALLREDUCE",
+                                "b MEMCPY_OUT_FUSION_BUFFER", "e MEMCPY_OUT_FUSION_BUFFER", "e allreduce.a"}));
+}
+
+TEST_F(ATimeline, gives_the_numbers_from_1_on_to_tensors_alone) {
+  {
+    auto timeline = open();
+    run(*timeline, {&operation("a")});
+    timeline->issued(Sequence{7}, "cuda device 1", "a");
+    run(*timeline, {&operation("b")});
+  }
+  std::map<std::string, double> numbers;
+  for (const Json& event : trace().items)
+    if (event["name"].text == "process_name") numbers[event["args"]["name"].text] = event["pid"].number;
+  EXPECT_EQ(numbers["a"], 1);
+  EXPECT_EQ(numbers["b"], 2);
+  EXPECT_GT(numbers["cuda device 1"], 1000);
+}
+
 TEST_F(ATimeline, begins_with_the_time_of_its_start) {
   open();
   Json all = trace();

@@ -151,6 +151,10 @@ void Timeline::stage(Sequence batch, std::string_view what) {
   begin_activity(batch, {}, what);
 }
 
+void Timeline::connecting(Sequence batch, std::string_view transport) {
+  begin_activity(batch, {}, "INIT_" + in_capitals(transport));
+}
+
 void Timeline::started(Sequence batch, std::string_view transport, std::string_view algorithm) {
   begin_activity(batch, transport.empty() ? algorithm : transport, algorithm);
 }
@@ -197,6 +201,16 @@ void Timeline::issued(Sequence batch, std::string_view device, std::string_view 
   record.value = batch.value;
   queue_.put(record, text_);
   issued_.push_back(batch.value);
+}
+
+void Timeline::stage_ended(Sequence batch, StageOnDevice::What what) {
+  if (std::ranges::find(issued_, batch.value) == issued_.end() || !queue_.has_room(reserved() + 1)) return;
+  TraceRecord record;
+  record.kind = TraceRecord::Kind::stage_ended;
+  record.number = static_cast<std::uint8_t>(what);
+  record.time_ns = now();
+  record.value = batch.value;
+  queue_.put(record);
 }
 
 void Timeline::ended(Sequence batch) {

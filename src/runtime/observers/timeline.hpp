@@ -48,6 +48,9 @@ class Timeline final : public Observer {
   void started(Sequence batch, std::string_view transport, std::string_view algorithm) override;
   void issued(Sequence batch, std::string_view device, std::string_view name) override;
   void ended(Sequence batch) override;
+  void connecting(Sequence batch, std::string_view transport) override;
+  bool wants_stages() const override { return true; }
+  void stage_ended(Sequence batch, StageOnDevice::What what) override;
   void finished(const Operation& operation, Sequence batch) override;
   void failed(const Operation& operation, const Error& error) override;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/cut_text.hpp"
+#include "base/panic.hpp"
 
 namespace hvd::runtime {
 
@@ -38,7 +39,7 @@ std::size_t character_bytes(std::string_view text) {
 
 // Adds a name such as MPI_BCAST, which is how Horovod's users know BROADCAST.
 void add_activity(std::string& out, std::string_view transport, Verb verb) {
-  for (char letter : transport) out += static_cast<char>(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
+  out += in_capitals(transport);
   out += '_';
   for (const char* letter = verb == Verb::broadcast ? "bcast" : name_of(verb); *letter != 0; ++letter)
     out += static_cast<char>(*letter - 'a' + 'A');
@@ -49,6 +50,12 @@ void add_verb(std::string& out, Verb verb) {
 }
 
 }  // namespace
+
+std::string in_capitals(std::string_view text) {
+  std::string out;
+  for (char letter : text) out += static_cast<char>(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
+  return out;
+}
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -90,6 +97,7 @@ void TraceEvents::take(const TraceRecord& record, std::string_view text) {
     case TraceRecord::Kind::agreed: return agreed(record);
     case TraceRecord::Kind::started: return started(record);
     case TraceRecord::Kind::issued: return issued(record, text);
+    case TraceRecord::Kind::stage_ended: return stage_ended(record);
     case TraceRecord::Kind::ended: return ended(record.value, record.time_ns);
     case TraceRecord::Kind::finished: return over(record, nullptr);
     case TraceRecord::Kind::failed: {
@@ -224,19 +232,44 @@ void TraceEvents::started(const TraceRecord& record) {
     else if (name_.empty()) add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
     begin(*place.row, name_, record.time_ns, arguments_);
   }
+  found->second.activity = name_;
 }
 
 void TraceEvents::issued(const TraceRecord& record, std::string_view text) {
   const std::size_t end = text.find('\0');
-  Issued batch{std::string(text.substr(0, end)), escaped(text.substr(end + 1))};
+  auto known = batches_.find(record.value);
+  Issued batch{std::string(text.substr(0, end)), escaped(text.substr(end + 1)),
+               known == batches_.end() ? "" : known->second.activity, record.time_ns};
   int& pid = devices_[batch.key];
   if (pid == 0) {
-    pid = next_pid_++;
+    pid = next_pid_of_device_++;
     metadata("process_name", pid, "\"name\":\"" + escaped(batch.key) + '"');
     metadata("process_sort_index", pid, "\"sort_index\":" + std::to_string(pid));
   }
   on_device("b", pid, record.value, batch.name, record.time_ns);
   issued_[record.value] = std::move(batch);
+}
+
+void TraceEvents::stage_ended(const TraceRecord& record) {
+  auto found = issued_.find(record.value);
+  if (found == issued_.end()) return;
+  Issued& batch = found->second;
+  const std::string name = name_of_stage(static_cast<StageOnDevice::What>(record.number), batch);
+  const int pid = devices_[batch.key];
+  on_device("b", pid, record.value, name, batch.since_ns);
+  on_device("e", pid, record.value, name, record.time_ns);
+  batch.since_ns = record.time_ns;
+}
+
+// Horovod's names, by which its users look for them.
+std::string TraceEvents::name_of_stage(StageOnDevice::What what, const Issued& batch) {
+  switch (what) {
+    case StageOnDevice::What::waits: return "WAIT_FOR_DATA";
+    case StageOnDevice::What::packs: return "MEMCPY_IN_FUSION_BUFFER";
+    case StageOnDevice::What::travels: return batch.activity.empty() ? batch.name : batch.activity;
+    case StageOnDevice::What::unpacks: return "MEMCPY_OUT_FUSION_BUFFER";
+  }
+  panic("a stage on a device has no name");
 }
 
 void TraceEvents::ended(std::uint64_t batch, std::int64_t time_ns) {

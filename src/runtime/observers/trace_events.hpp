@@ -1,7 +1,7 @@
 #pragma once
 // Turns the engine's records into events of Chrome's trace format, in the form that Horovod's users know. A tensor is a
 // "process" whose spans NEGOTIATE_<OP> and <OP> follow each other. Inside <OP> there are QUEUE and <TRANSPORT>_<OP>. A
-// device is another, whose spans are batches from when they were issued to their end; they overlap.
+// device is another, whose spans are batches from when they were issued to their end, with their stages; they overlap.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +13,7 @@
 
 #include "base/data_type.hpp"
 #include "base/ids.hpp"
+#include "base/task.hpp"
 #include "base/verb.hpp"
 #include "runtime/observers/trace_file.hpp"
 #include "runtime/observers/trace_queue.hpp"
@@ -27,6 +28,8 @@ struct TraceHeader {
   std::string host, node, job;
 };
 
+// Returns the text with capitals in place of the letters from a to z.
+std::string in_capitals(std::string_view text);
 // Returns the text as a JSON string without quotes. Bytes that are not UTF-8 are replaced.
 std::string escaped(std::string_view text);
 
@@ -73,6 +76,7 @@ class TraceEvents {
   void agreed(const TraceRecord& record);
   void started(const TraceRecord& record);
   void issued(const TraceRecord& record, std::string_view text);
+  void stage_ended(const TraceRecord& record);
   void ended(std::uint64_t batch, std::int64_t time_ns);
   void on_device(const char* phase, int pid, std::uint64_t batch, std::string_view name, std::int64_t time_ns);
   void over(const TraceRecord& record, const std::string* error);
@@ -97,14 +101,19 @@ class TraceEvents {
   std::vector<Way> ways_;
   std::unordered_map<std::string, std::shared_ptr<Row>> rows_;  // rows by process set and name
   int next_pid_ = 1;
+  int next_pid_of_device_ = 1'000'000'000;  // Horovod's users count on tensors alone having the numbers from 1 on
   struct Batch {
     std::vector<std::uint16_t> places;
     std::size_t left = 0;
+    std::string activity;  // how its data move, as NCCL_ALLREDUCE
   };
   std::unordered_map<std::uint64_t, Batch> batches_;  // batches that are under way
   struct Issued {
     std::string key, name;  // the key of its device's row
+    std::string activity;
+    std::int64_t since_ns = 0;  // the stage that is under way began here
   };
+  static std::string name_of_stage(StageOnDevice::What what, const Issued& batch);
   std::map<std::uint64_t, Issued> issued_;  // batches that are on a device
   std::map<std::string, int> devices_;      // the rows of devices, by their pid
   std::uint64_t last_marked_ = ~std::uint64_t{0};

@@ -14,14 +14,15 @@ namespace hvd::runtime {
 
 struct TraceRecord {
   enum class Kind : std::uint8_t {
-    operation,  // a place stands for this operation from now on; text: TraceOperation, its dimensions, its name
-    way,        // a number stands for this way; text: transport and algorithm, or nothing and the name of a stage
-    ready,      // text: the name; value: the process set in the upper half, the rank in the lower one
-    submitted,  // value: rows of this call
-    agreed,     // the value is the batch
-    started,    // the value is the batch, the number is the way
-    issued,     // the value is the batch; text: the device, a zero, the name of the first operation
-    ended,      // the value is the batch
+    operation,    // a place stands for this operation from now on; text: TraceOperation, its dimensions, its name
+    way,          // a number stands for this way; text: transport and algorithm, or nothing and the name of a stage
+    ready,        // text: the name; value: the process set in the upper half, the rank in the lower one
+    submitted,    // value: rows of this call
+    agreed,       // the value is the batch
+    started,      // the value is the batch, the number is the way
+    issued,       // the value is the batch; text: the device, a zero, the name of the first operation
+    stage_ended,  // the value is the batch, the number is the stage (StageOnDevice::What)
+    ended,        // the value is the batch
     finished,
     failed,   // the text is the error's message
     dropped,  // value: how many uses of operations the queue had no room for

@@ -99,6 +99,8 @@ class NcclTask final : public Task {
       default: return link_.communicator().is_stopped() ? Progress::failed : Progress::pending;
     }
   }
+  void note_stages(bool wanted) override { notes_stages_ = wanted; }
+  std::span<const StageOnDevice> stages() const override { return stages_; }
   bool has_launched() const override { return state_.load(std::memory_order_acquire) == State::issued; }
   // While the task is pending it waits for nothing on the device.
   Event event() const override { return has_launched() ? end_ : Event{}; }
@@ -108,6 +110,8 @@ class NcclTask final : public Task {
 
  private:
   enum class State : std::uint8_t { queued, issued, failed };
+  // A batch of more pieces than these are enough for is followed no further.
+  static constexpr std::size_t most_stages = 48;
 
   // ---- on the issuer's thread
 
@@ -122,6 +126,8 @@ class NcclTask final : public Task {
   Status issue() {
     HVD_RETURN_IF_ERROR(link_.is_ready());
     HVD_RETURN_IF_ERROR(link_.issuer().follow(&link_, what_.stream));
+    stages_.clear();
+    HVD_RETURN_IF_ERROR(note(StageOnDevice::What::waits));
     is_looked_after_ = true;
     HVD_RETURN_IF_ERROR(carry_out());
     if (!is_looked_after_) HVD_RETURN_IF_ERROR(look_after());
@@ -148,7 +154,15 @@ class NcclTask final : public Task {
   Status look_after() {
     if (!is_floating(what_.dtype) || (is_root() && out_.is_same_memory_as(in_))) return {};
     add_moves(out_, 0, out_.count(), [](std::byte* data, std::int64_t) { return Move{data, data, 0}; });
-    return move_results(1.0);
+    return queue_moves({what_.dtype, what_.dtype, 1.0, link_.abort_word()});
+  }
+  // Notes that what was queued last ends this stage.
+  Status note(StageOnDevice::What what) {
+    if (!notes_stages_ || stages_.size() == most_stages) return {};
+    auto end = link_.device().record(what_.stream);
+    if (!end) return end.error();
+    stages_.push_back({what, *end});
+    return {};
   }
   bool is_root() const { return what_.verb == Verb::broadcast && what_.root.value == me_; }
 
@@ -199,9 +213,15 @@ class NcclTask final : public Task {
   // Queues the moves that were added.
   Status move(double scale) {
     if (scale == 1.0) std::erase_if(moves_, [](const Move& it) { return it.from == it.to; });
-    return queue_moves({what_.dtype, what_.dtype, scale, nullptr});
+    if (moves_.empty()) return {};
+    HVD_RETURN_IF_ERROR(queue_moves({what_.dtype, what_.dtype, scale, nullptr}));
+    return note(StageOnDevice::What::packs);
   }
-  Status move_results(double scale) { return queue_moves({what_.dtype, what_.dtype, scale, link_.abort_word()}); }
+  Status move_results(double scale) {
+    if (moves_.empty()) return {};
+    HVD_RETURN_IF_ERROR(queue_moves({what_.dtype, what_.dtype, scale, link_.abort_word()}));
+    return note(StageOnDevice::What::unpacks);
+  }
   Status queue_moves(const Treatment& treatment) {
     Status moved = moves_.empty() ? Status() : link_.device().move(what_.stream, moves_, treatment);
     moves_.clear();
@@ -219,9 +239,10 @@ class NcclTask final : public Task {
   Status call(Call one) {
     Communicator& communicator = link_.communicator();
     const char* const what = name_of(what_.verb);
-    return communicator.launch(what, [&] {
+    HVD_RETURN_IF_ERROR(communicator.launch(what, [&] {
       return communicator.check(one(communicator.library(), communicator.handle(), what_.stream.handle), what);
-    });
+    }));
+    return note(StageOnDevice::What::travels);
   }
 
   // A batch of one tensor goes at once.
@@ -462,6 +483,8 @@ class NcclTask final : public Task {
   SegmentArray in_, out_;
   std::size_t tensors_in_ = 0, tensors_out_ = 0;
   std::vector<std::int64_t> counts_;
+  bool notes_stages_ = false;
+  std::vector<StageOnDevice> stages_;  // of the issuer's thread until the task is issued
   std::atomic<State> state_{State::issued};
   Event end_;
   Error failure_{ErrorCode::system, "NCCL"};
