@@ -119,6 +119,7 @@ constexpr Row rows[] = {
     {"HOROVOD_MPI", mpi_kind, "", "MPI to use, also between ranks of one node; none: no MPI; default: the one that the program has loaded, or that can be loaded, between nodes", text_at<&Config::mpi>, equal},
     {"HOROVOD_NCCL", nccl_use, "", "0: tensors on GPUs go through host memory, not over NCCL; 1: an error where NCCL cannot be used; default: NCCL wherever all ranks have it", text_at<&Config::nccl>, equal},
     {"HOROVOD_NCCL_LIBRARY", path, "", "file of the NCCL library; default: the one that the program has loaded, else libnccl.so.2, where the loader finds it, else that of PyPI's nvidia-nccl"},
+    {"HOROVOD_MPI_GPU_POINTERS", flag, "0", "1: ask the MPI that is used between nodes whether it takes pointers to memory of GPUs, and answer at the start; tensors of GPUs go to MPI through page-locked host memory in either case"},
     {"HOROVOD_MPI_THREADS_DISABLE", flag, "0", "an MPI that only one thread at a time may call (MPI_THREAD_SERIALIZED) is enough; the program then makes no MPI calls of its own", flag_at<&Config::mpi_threads_disable>, equal},
     {"HOROVOD_ALGORITHM", text, "", "algorithm by collective, allreduce=ring,broadcast=tree; default: by cost", text_at<&Config::algorithm>, equal},
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", flag_or_cost, "", "allreduce of tensors in device memory, between nodes; 1: over the node's devices, then along the rails, wherever that is possible; 0: flat; default: by cost. Tensors in host memory go so anyway", text_at<&Config::hierarchical_allreduce>, equal},

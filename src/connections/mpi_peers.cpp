@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
+#include "native/mpi/device_pointers.hpp"
 #include "native/posix/fabric_devices.hpp"
 #include "native/posix/tcp_address.hpp"
 
@@ -16,6 +17,15 @@ namespace {
 bool is_on_one_node(const World& world) {
   return std::all_of(world.members.begin(), world.members.end(),
                      [&](const Member& member) { return member.node == world.members.front().node; });
+}
+
+void answer_about_device_pointers(const mpi::MpiPlugin& calls) {
+  const mpi::DevicePointers pointers = mpi::device_pointers_of(calls.where());
+  log::warning(
+      "HOROVOD_MPI_GPU_POINTERS=1 has no effect: " + calls.version() +
+      (pointers.are_taken ? " takes" : " does not take") + " pointers to memory of GPUs (" + pointers.why +
+      "), and this version of Horovod gives MPI none; tensors of GPUs go to MPI through page-locked host memory "
+      "(docs/mpi.md)");
 }
 
 // Returns the text for MpiCard::addresses.
@@ -246,6 +256,8 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     if (!cards) return std::move(cards.error());
   }
   auto ranks = match_ranks(world, *cards);
+  if (ranks && world.rank == Rank{0} && request.environment->get("HOROVOD_MPI_GPU_POINTERS") == "1")
+    answer_about_device_pointers(mine.process().calls());
   if (ranks)
     return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_demanded);
   if (is_demanded) {

@@ -65,6 +65,7 @@ HEADERS_OF = {
 # Files of the core in folders that also have files of a plugin, each with the reason.
 CORE_BESIDE_PLUGINS = {
     "native/mpi/process.cpp": "which MPI the process has, before a plugin is chosen",
+    "native/mpi/device_pointers.cpp": "asks the process's MPI, whose names it looks up",
     "native/cuda/visible.cpp": "which GPUs the process sees, without the driver",
     "transport/nccl/card.cpp": "what ranks tell each other, also those without the plugin",
     "bootstrap/pmi_bridge/bridge.cpp": "the bridge in this process, which the core waits for",

@@ -39,6 +39,7 @@ ALLOWED = {
     "launcher/preflight/checks/gpu_links.cpp": "judges what NCCL was measured to do",
     "launcher/preflight/checks/libraries.cpp": "is NCCL the same on all nodes?",
     "launcher/preflight/gpu_measurement.cpp": "measures NCCL, by its plugin",
+    "native/mpi/device_pointers.cpp": "a function that MPI names after a make",
     "native/hwloc/topology.cpp": "the names of hwloc's components",
     "python/core/module.cpp": "hvd_nccl_built",
     "python/horovod/checkpoint/training.py": "what the random numbers of GPUs are called in files",
