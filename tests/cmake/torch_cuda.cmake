@@ -38,6 +38,26 @@ hvd_matrix_on_gpus(training_equals_one_process matrix equals_one_process)
 hvd_matrix_on_gpus(training_through_the_host_equals_one_process few equals_one_process HOROVOD_NCCL=0)
 hvd_matrix_on_gpus(training_on_two_nodes_equals_one_process few equals_in_sets RANKS_OF_A_NODE=2
                    HOROVOD_HIERARCHICAL_ALLREDUCE=1)
+# The contract with tensors on GPUs. Adasum has a mean in the node on GPUs, so for its definition each rank is on a node
+# of its own. Some tests of errors start further jobs, which take most of the time.
+function(hvd_contract_on_gpus name files)
+  set(only "")
+  foreach(file ${files})
+    list(APPEND only --only ${file})
+  endforeach()
+  add_test(NAME cuda_double.${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run_tests ${HVD_PYTHON_WITH_CUDA}
+                   ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/contract/run --ranks 2 --limit 240 ${only}
+                   --told ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/contract_not_met.txt)
+  set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 3600 SKIP_RETURN_CODE 77 RUN_SERIAL ON
+                       ENVIRONMENT "HVD_DOUBLE_DEVICES=4;${ARGN}")
+endfunction()
+file(GLOB of_contract CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/contract
+     ${CMAKE_CURRENT_SOURCE_DIR}/contract/test_*.py)
+list(REMOVE_ITEM of_contract test_adasum.py test_optimizer.py)
+hvd_contract_on_gpus(the_contract_holds_for_tensors_on_gpus "${of_contract}")
+hvd_contract_on_gpus(the_contract_of_optimizers_and_adasum_holds_for_gpus_of_two_nodes
+                     "test_adasum.py;test_optimizer.py" RANKS_OF_A_NODE=1)
 hvd_torch_cuda_test(a_step_of_training_overlaps_with_its_reductions overlap.py)
 hvd_torch_cuda_test(programs_that_need_a_job_of_their_own_are_right programs.py)
 hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside_ddp.py)

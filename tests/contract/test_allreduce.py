@@ -183,11 +183,11 @@ def test_non_contiguous_tensors_are_refused_or_right():
 def test_allreduce_works_from_several_threads():
     """Contract §6.1: framework threads only enqueue"""
     import threading
-    found = {}
+    found, tensor = {}, mine()
 
     def reduce(number):
         for turn in range(10):
-            found[number, turn] = hvd.allreduce(mine() * (number + 1), op=hvd.Sum, name=f"thread.{number}.{turn}")
+            found[number, turn] = hvd.allreduce(tensor * (number + 1), op=hvd.Sum, name=f"thread.{number}.{turn}")
 
     threads = [threading.Thread(target=reduce, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -195,8 +195,8 @@ def test_allreduce_works_from_several_threads():
     for thread in threads:
         thread.join()
     assert len(found) == 40
-    for (number, _), tensor in found.items():
-        equal(tensor, total() * (number + 1))
+    for (number, _), each in found.items():
+        equal(each, total() * (number + 1))
 
 
 def test_average_is_by_the_ranks_of_the_job():

@@ -173,11 +173,11 @@ def test_basics_are_the_methods_of_horovod_basics():
 
 def test_init_and_shutdown_work_from_any_thread():
     """Contract §6.12, issue 20: from any thread"""
-    found = []
+    found, tensor = [], mine()
 
     def lives_once():
         hvd.init()
-        found.append(hvd.allreduce(mine(), op=hvd.Sum, name="thread"))
+        found.append(hvd.allreduce(tensor, op=hvd.Sum, name="thread"))
 
     hvd.barrier()
     for target in (hvd.shutdown, lives_once, hvd.shutdown, lives_once):
@@ -185,8 +185,8 @@ def test_init_and_shutdown_work_from_any_thread():
         thread.start()
         thread.join()
     works()
-    for tensor in found:
-        equal(tensor, total())
+    for each in found:
+        equal(each, total())
     assert len(found) == 2
 
 
