@@ -165,7 +165,8 @@ def _rounds(func, reset, state, args, kwargs):
             resets.count(update, "the hosts have changed")
             state.save()  # the attributes as they are, like the rest of the state
             skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
-        _ops.next_progress = (cause, 1 + getattr(state, "_saves", 0) if has_state else 0)
+        if _core.elastic_facts() is not None:
+            _ops.next_progress = (cause, 1 + getattr(state, "_saves", 0) if has_state else 0)
         try:
             reset()
         except HorovodInternalError as error:
