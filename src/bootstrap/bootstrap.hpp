@@ -48,6 +48,8 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   virtual const char* name() const = 0;
+  // True if the ranks meet through an MPI, which therefore reaches all of them.
+  virtual bool is_over_mpi() const { return false; }
   // True if the environment shows that this bootstrap is meant. The call is cheap and has no side effects: it loads no
   // library and asks no server. False is not an error.
   virtual bool detected(const Environment& environment) const = 0;

@@ -1,11 +1,12 @@
 #include "runtime/network_report.hpp"
 
-#include <algorithm>
 #include <fstream>
 
 #include "base/comma_list.hpp"
 #include "base/counted.hpp"
+#include "base/network_settings.hpp"
 #include "base/number.hpp"
+#include "base/transports.hpp"
 #include "native/posix/fabric_devices.hpp"
 
 namespace hvd::runtime {
@@ -22,12 +23,23 @@ long number_in_file(const std::string& path) {
   return leading_number<long>(line).value_or(-1);
 }
 
-// True if the list names only transports in `plain`, which are sockets and memory.
-bool is_sockets_only(const std::string& list, std::initializer_list<std::string_view> plain) {
-  auto words = items_of(list);
-  return !words.empty() && list.front() != '^' && std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-    return std::find(plain.begin(), plain.end(), word) != plain.end();
-  });
+// How to get a library onto the fabric, and which settings keep it to sockets.
+struct Advice {
+  std::vector<std::string> NetworkFacts::*forced;
+  const char* what_to_do;
+};
+Advice advice_about(Library library) {
+  switch (library) {
+    case Library::nccl:
+      return {&NetworkFacts::forced_for_gpus,
+              "Start the job on nodes whose fabric works, without such settings (NCCL_DEBUG=INFO tells which network "
+              "NCCL takes)"};
+    case Library::mpi:
+    case Library::none: break;
+  }
+  return {&NetworkFacts::forced_to_sockets,
+          "Start the job with the site's MPI (horovodrun --check-build lists the plugins, HOROVOD_MPI chooses one) on "
+          "nodes whose fabric works"};
 }
 
 }  // namespace
@@ -44,13 +56,9 @@ NetworkFacts NetworkFacts::of_this_host(const Environment& environment, const st
   }
   if (has_ucx) facts.message_layers.emplace_back("UCX");
   if (has_libfabric) facts.message_layers.emplace_back("libfabric");
-  auto note = [&](const char* name, std::initializer_list<std::string_view> plain) {
-    if (auto value = environment.get(name); value && is_sockets_only(*value, plain))
-      facts.forced_to_sockets.push_back(std::string(name) + "=" + *value);
-  };
-  note("UCX_TLS", {"tcp", "self", "sm", "shm", "posix", "sysv", "cma", "knem", "xpmem", "mm"});
-  note("FI_PROVIDER", {"tcp", "sockets", "udp", "tcp;ofi_rxm", "udp;ofi_rxd", "net", "shm"});
-  note("OMPI_MCA_btl", {"tcp", "self", "vader", "sm"});
+  for (const NetworkSetting& setting : network_settings)
+    if (auto value = environment.get(setting.variable); value && leaves_only_sockets(setting, *value))
+      facts.forced_to_sockets.push_back(std::string(setting.variable) + "=" + *value);
   const std::string net = environment.get("NCCL_NET").value_or("");
   if (net == "Socket") facts.forced_for_gpus.push_back("NCCL_NET=" + net);
   // Other networks than InfiniBand come with a plugin of NCCL, which the user names.
@@ -71,12 +79,13 @@ std::string describe_interface(const std::string& name, const std::string& sys_c
 }
 
 Status require_fabric(std::string_view transport, const NetworkFacts& facts, const std::string& host) {
-  const bool is_of_gpus = transport == "nccl";
-  const std::string carrier = is_of_gpus ? "NCCL" : "MPI";
-  const std::vector<std::string>& forced = is_of_gpus ? facts.forced_for_gpus : facts.forced_to_sockets;
+  const TransportRow row = transport_row(transport);
+  const Advice advice = advice_about(row.library);
+  const std::string carrier(row.for_people);
+  const std::vector<std::string>& forced = facts.*advice.forced;
   std::string why;
-  if (transport == "tcp") {
-    why = "tensors would go between the nodes over plain TCP sockets, since no MPI connects the ranks";
+  if (!row.can_use_fabric()) {
+    why = "tensors would go between the nodes over plain " + carrier + " sockets, since no MPI connects the ranks";
   } else if (facts.fabric_devices.empty()) {
     why = "there is no fabric device on host " + host +
           " (/sys/class/infiniband and /sys/class/cxi are empty), so that " + carrier +
@@ -86,28 +95,18 @@ Status require_fabric(std::string_view transport, const NetworkFacts& facts, con
   } else {
     return {};
   }
-  const char* const advice =
-      is_of_gpus ? "Start the job on nodes whose fabric works, without such settings (NCCL_DEBUG=INFO tells which "
-                   "network NCCL takes)"
-                 : "Start the job with the site's MPI (horovodrun --check-build lists the plugins, HOROVOD_MPI chooses "
-                   "one) on nodes whose fabric works";
-  return Error(ErrorCode::unsupported,
-               "HOROVOD_REQUIRE_FABRIC=1, but " + why + ". " + advice + ", or do without HOROVOD_REQUIRE_FABRIC");
+  return Error(ErrorCode::unsupported, "HOROVOD_REQUIRE_FABRIC=1, but " + why + ". " + advice.what_to_do +
+                                           ", or do without HOROVOD_REQUIRE_FABRIC");
 }
 
 std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {
-  auto named = [](std::string_view transport) -> std::string {
-    if (transport == "shm") return "shared memory";
-    if (transport == "mpi") return "MPI";
-    if (transport == "tcp") return "TCP";
-    return std::string(transport);
-  };
+  auto named = [](std::string_view transport) { return std::string(transport_row(transport).for_people); };
   std::string text = "network: " + counted(hops.ranks, "rank") + " on " + counted(hops.nodes, "node");
   if (!hops.inside.empty()) text += "; inside a node " + named(hops.inside);
   if (hops.nodes == 1) return text;
   text += "; tensors between nodes over " + named(hops.between);
-  if (hops.between == "tcp") return text + ", agreement too (" + hops.interface + ")";
-  text += " (" + hops.mpi;
+  if (!transport_row(hops.between).can_use_fabric()) return text + ", agreement too (" + hops.interface + ")";
+  text += " (" + hops.library;
   if (!facts.message_layers.empty()) text += ", on " + joined(facts.message_layers, ", ");
   if (facts.fabric_devices.empty()) text += ", plain sockets: no fabric device here";
   else text += ", fabric devices " + joined(facts.fabric_devices, ", ");

@@ -34,7 +34,7 @@ struct Hops {
   std::string_view inside;  // names of transports; empty if no rank has a neighbour there
   std::string_view between;
   std::string interface;  // the interface of connections between nodes
-  std::string mpi;        // the MPI library, if `between` is mpi
+  std::string library;    // the library that moves the bytes of `between`, with its version; empty: there is none
 };
 std::string describe_networks(const Hops& hops, const NetworkFacts& facts);
 

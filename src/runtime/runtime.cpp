@@ -8,6 +8,7 @@
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/transports.hpp"
 #include "native/posix/affinity.hpp"
 #include "native/posix/process_end.hpp"
 #include "runtime/network_report.hpp"
@@ -135,7 +136,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   }
   HVD_RETURN_IF_ERROR(runtime->engine_->start(deadline));
   const Teams& world = runtime->engine_->teams_of_world();
-  bool moves_by_mpi = world.transport_inside() == "mpi" || world.transport_between() == "mpi";
+  auto is_of_mpi = [](std::string_view transport) { return transport_row(transport).library == Library::mpi; };
+  const bool moves_by_mpi = is_of_mpi(world.transport_inside()) || is_of_mpi(world.transport_between());
   if (runtime->mpi_ && moves_by_mpi)
     runtime->finalize_watch_ = runtime->mpi_->before_finalize([engine = runtime->engine_.get()] {
       engine->stop(
@@ -154,7 +156,7 @@ void Runtime::report_networks() const {
   hops.nodes = layout_.nodes;
   hops.inside = engine_->teams_of_world().transport_inside();
   hops.between = engine_->teams_of_world().transport_between();
-  if (mpi_) hops.mpi = mpi_->calls().version();
+  if (mpi_) hops.library = mpi_->calls().version();
   if (net_) {
     for (const std::string& name : net_->interfaces_in_use())
       hops.interface += (hops.interface.empty() ? "" : "; ") + describe_interface(name);

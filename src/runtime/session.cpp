@@ -119,7 +119,7 @@ Result<std::unique_ptr<Runtime>> Session::start_once(const Settings& settings, S
   meeting.identity = chosen_->identity;
   meeting.epoch = meeting.identity.assignment ? meeting.identity.assignment->epoch : epoch_++;
   meeting.called_at_s = called_at;
-  meeting.over_mpi = std::string_view(chosen_->bootstrap->name()) == "mpi";
+  meeting.over_mpi = chosen_->bootstrap->is_over_mpi();
   Deadline deadline = start_deadline(settings.config);
   auto runtime = meet(settings.environment, settings.config, meeting, sets, deadline);
   meeting.bootstrap->tidy_up();

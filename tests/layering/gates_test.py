@@ -14,6 +14,7 @@ import names  # noqa: E402
 import libc_symbols  # noqa: E402
 import lines  # noqa: E402
 import makes  # noqa: E402
+import owned_names  # noqa: E402
 import symbols  # noqa: E402
 
 CMAKE = """hvd_layer(base)
@@ -23,6 +24,7 @@ hvd_registry(transport INTERFACE Transport ARGUMENT "")
 GOOD = {
     "src/CMakeLists.txt": CMAKE,
     "src/base/ids.hpp": "#include <cstdint>\n",
+    "src/base/transports.hpp": '    {"mpi", "MPI"},\n    {"tcp", "TCP"},\n',
     "src/base/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
     "src/native/posix/thing.hpp": '#include "base/ids.hpp"\n#include <unistd.h>\n',
     "src/native/pmix/client.cpp": "#include <pmix.h>\n",
@@ -70,6 +72,7 @@ class Gates(unittest.TestCase):
         self.assertEqual(lines.faults_of(self.root), [])
         self.assertEqual(closed_sets.faults_of(self.root), [])
         self.assertEqual(makes.faults_of(self.root), [])
+        self.assertEqual(owned_names.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
@@ -176,6 +179,15 @@ class Gates(unittest.TestCase):
             found, = makes.faults_of(self.root)
             self.assertIn(f"src/{file}:{3 if file.endswith('cpp') else 1}: names a make of GPU", found)
             (self.root / "src" / file).unlink()
+
+    def test_the_name_of_a_transport_is_found_where_it_is_compared(self):
+        self.write(GOOD | {"src/transport/mpi.cpp": 'if (name == "mpi") {}\n', "src/base/log.cpp": 'open("mpi");\n'})
+        self.assertEqual(owned_names.faults_of(self.root), [])
+        for line in ('x = name == "tcp";', 'x = "mpi" != name;', 'x = name.starts_with("tcp");'):
+            self.write({"src/runtime/engine.cpp": f"\n{line}\n"})
+            found, = owned_names.faults_of(self.root)
+            self.assertIn("src/runtime/engine.cpp:2: ", found)
+            self.assertIn("compares with the name of a transport", found)
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({

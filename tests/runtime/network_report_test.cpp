@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/transports.hpp"
 #include "in_own_folder.hpp"
 
 namespace hvd::runtime {
@@ -79,6 +80,17 @@ TEST_F(NetworkReport, names_NCCL_where_it_is_NCCL_that_needs_the_fabric) {
   EXPECT_NE(kept.error().message.find("NCCL is kept to plain sockets by NCCL_IB_DISABLE=1"), std::string::npos);
   found.forced_for_gpus.clear();
   EXPECT_TRUE(require_fabric("nccl", found, "n7")) << "what restricts an MPI is not NCCL's";
+}
+
+// A transport without a library of its own is one of ours, whatever its name.
+TEST_F(NetworkReport, knows_transports_by_their_rows_alone) {
+  for (const TransportRow& row : transports_by_preference) {
+    if (!row.between_nodes) continue;
+    EXPECT_EQ(bool(require_fabric(row.name, {{"mlx5_0"}, {}, {}}, "n1")), row.can_use_fabric()) << row.name;
+    EXPECT_NE(describe_networks({2, 2, "", row.name, "eth0", "L 1"}, {}).find(std::string(row.for_people)),
+              std::string::npos);
+  }
+  EXPECT_FALSE(require_fabric("other", {{"mlx5_0"}, {}, {}}, "n1"));
 }
 
 TEST_F(NetworkReport, says_in_one_line_what_every_hop_uses) {

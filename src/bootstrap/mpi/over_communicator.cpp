@@ -157,6 +157,7 @@ class OverCommunicator final : public Bootstrap {
   explicit OverCommunicator(std::shared_ptr<mpi::Communicator> communicator) : communicator_(std::move(communicator)) {}
 
   const char* name() const override { return "mpi"; }
+  bool is_over_mpi() const override { return true; }
 
   bool detected(const Environment& environment) const override {
     return mpi::is_one_running() || reaches_pmix_server(environment);

@@ -94,7 +94,7 @@ Prospect prospect_of_mpi(const Config& config, const Environment& environment) {
 }
 
 std::string medium_of(const TransportRow& transport, const Config& config) {
-  if (transport.name != "tcp") return std::string(transport.medium);
+  if (!transport.uses_sockets()) return std::string(transport.medium);
   std::string text = std::string(transport.medium) + " over " +
                      (config.network_interfaces.empty() ? "all interfaces that are up" : config.network_interfaces);
   if (config.port_range.first > 0)
@@ -111,7 +111,7 @@ std::vector<std::string> carriers(std::string beginning, bool TransportRow::*rea
   std::string ruled_out;
   for (const TransportRow& transport : transports_by_preference) {
     if (!(transport.*reaches)) continue;
-    Prospect prospect = transport.name == "mpi" ? prospect_of_mpi(config, environment) : Prospect{};
+    Prospect prospect = transport.library == Library::mpi ? prospect_of_mpi(config, environment) : Prospect{};
     std::string name(transport.name);
     if (prospect.says != Says::no) lines.push_back(beginning + name + ", " + medium_of(transport, config));
     switch (prospect.says) {

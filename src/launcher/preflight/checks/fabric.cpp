@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/comma_list.hpp"
+#include "base/network_settings.hpp"
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/fabrics.hpp"
 #include "launcher/preflight/link_measurement.hpp"
@@ -30,22 +31,19 @@ long interface_speed() {
 void gather_fabric(const Place& place, Facts& facts) {
   facts.set("fabric", joined(posix::fabric_devices(), ","));
   facts.set("interface_mbit", interface_speed());
-  for (const char* name : {"UCX_TLS", "FI_PROVIDER", "OMPI_MCA_btl", "HOROVOD_MPI", "HOROVOD_CPU_OPERATIONS"})
+  auto note = [&](const char* name) {
     if (auto value = place.environment.get(name)) facts.set(name, *value);
+  };
+  for (const NetworkSetting& setting : network_settings) note(setting.variable);
+  for (const char* name : {"HOROVOD_MPI", "HOROVOD_CPU_OPERATIONS"}) note(name);
 }
 
 std::string what_keeps_to_sockets(const Facts& probe) {
   if (probe.get("HOROVOD_MPI") == "none") return "HOROVOD_MPI=none";
   if (probe.get("mpi") == "none" || probe.get("mpi").empty()) return "no MPI is found there";
-  const std::pair<const char*, std::string_view> forced[] = {
-      {"UCX_TLS", "tcp"}, {"FI_PROVIDER", "tcp"}, {"FI_PROVIDER", "sockets"}, {"OMPI_MCA_btl", "tcp"}};
-  for (const auto& [name, word] : forced) {
-    auto items = items_of(probe.get(name));
-    bool is_all_plain = std::ranges::all_of(items, [&, plain = word](const std::string& each) {
-      return each == plain || each == "self" || each == "sm" || each == "vader" || each == "shm";
-    });
-    if (!items.empty() && is_all_plain) return std::string(name) + "=" + probe.get(name);
-  }
+  for (const NetworkSetting& setting : network_settings)
+    if (const std::string value = probe.get(setting.variable); leaves_only_sockets(setting, value))
+      return std::string(setting.variable) + "=" + value;
   return "";
 }
 
