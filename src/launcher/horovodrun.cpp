@@ -264,8 +264,7 @@ Status find_program(launcher::JobOptions& options, const Environment& environmen
   if (options.site) return {};  // the hosts look for the command; the agent looks for the site's launcher
   options.program = options.command[0];
   if (options.is_on_several_machines()) return {};  // every host looks for itself
-  auto program =
-      posix::find_program(options.program, environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), code);
+  auto program = posix::find_program(options.program, posix::search_path(environment), code);
   if (!program) return program.error();
   options.program = std::move(*program);
   return {};

@@ -35,7 +35,7 @@ TEST_F(CheckpointCommand, lists_a_folder_and_what_is_in_a_file) {
   save("b.h5", 6, 0);
   write_bytes("c.h5", "");
   std::string folder = run("ls", {""});
-  expect_in(folder, {"b.h5\n", "a.h5\n", "damaged: ", "c.h5 is damaged", "MB"});
+  expect_in(folder, {"b.h5\n", "a.h5\n", "damaged: ", "c.h5 is damaged", "MiB"});
   EXPECT_LT(folder.find("b.h5"), folder.find("a.h5"));
   EXPECT_TRUE(folder.ends_with("1"));
   std::string file = run("ls", {"a.h5"});
@@ -47,7 +47,7 @@ TEST_F(CheckpointCommand, lists_a_folder_and_what_is_in_a_file) {
 
 TEST_F(CheckpointCommand, verifies_files_and_folders) {
   save("a.h5", 5, 0);
-  EXPECT_TRUE(run("verify", {"a.h5"}).ends_with("a.h5 is whole: step 5, 4.7 MB\n0")) << run("verify", {"a.h5"});
+  EXPECT_TRUE(run("verify", {"a.h5"}).ends_with("a.h5 is whole: step 5, 4.5 MiB\n0")) << run("verify", {"a.h5"});
   std::string bytes = bytes_of_file("a.h5");
   bytes[bytes.size() / 2] ^= 1;
   write_bytes("b.h5", bytes);

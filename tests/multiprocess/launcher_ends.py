@@ -229,7 +229,7 @@ class Ends(LauncherTest):
         block = last_block(job.errors)
         self.assertIn("FIRST FAILURE: rank 1 on host ", block)
         self.assertIn("likely reason: out of memory. ", block)
-        self.assertIn("its memory limit is 300.0 MiB", block)
+        self.assertIn("its memory limit is 300 MiB", block)
 
     @unittest.skipUnless(os.environ.get("HVD_PMIX_CLIENT"), "built without PMIx")
     def test_when_a_rank_asks_for_the_end_through_pmix(self):

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <system_error>
 
 #include "bootstrap/launch/launch.hpp"
 #include "native/posix/fork_guard.hpp"
+#include "native/posix/thread.hpp"
 
 namespace hvd::bootstrap::pmi {
 namespace {
@@ -278,11 +278,9 @@ Status Connection::open_doorway(int descriptor) {
   // The new descriptor outlives an exec, as the replaced one does: the program may be a shell whose child is the rank.
   if (::dup2(outer.get(), descriptor) < 0) return system_error("PMI: replacing the descriptor PMI_FD", errno);
   posix::withhold_from_children(inner_door_.get());
-  try {
-    doorkeeper_ = std::thread([this] { serve_doorway(); });
-  } catch (const std::system_error& error) {
-    return Error(ErrorCode::system, std::string("PMI: a thread cannot be started: ") + error.what());
-  }
+  auto thread = posix::start_thread("hvd-pmi", [this] { serve_doorway(); });
+  if (!thread) return std::move(thread.error());
+  doorkeeper_ = std::move(*thread);
   return {};
 }
 

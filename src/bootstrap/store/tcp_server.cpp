@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <system_error>
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
@@ -19,6 +18,7 @@
 #include "bootstrap/store/verbs.hpp"
 #include "native/posix/fork_guard.hpp"
 #include "native/posix/tcp_socket.hpp"
+#include "native/posix/thread.hpp"
 #include "native/posix/watch_list.hpp"
 
 namespace hvd::bootstrap {
@@ -324,34 +324,30 @@ Result<std::unique_ptr<TcpStoreThread>> TcpStoreThread::start(TcpStoreServer::Op
   if (!server) return std::move(server.error());
   std::unique_ptr<TcpStoreThread> made(new TcpStoreThread);
   made->server_ = std::move(*server);
-  made->stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (made->stop_ < 0) return system_error("cannot start the store of the ranks (eventfd)", errno);
-  try {
-    made->thread_ = std::thread([server = made->server_.get(), stop = made->stop_] {
-      Deadline end = Deadline::never();
-      bool stopping = false;
-      while (!stopping || (!server->is_idle() && !end.passed())) {
-        pollfd entries[] = {{server->descriptor(), POLLIN, 0}, {stopping ? -1 : stop, POLLIN, 0}};
-        ::poll(entries, 2, stopping ? static_cast<int>(end.left().count() + 1) : -1);
-        server->serve();
-        if (stopping || entries[1].revents == 0) continue;
-        stopping = true;
-        end = Deadline::after(lingering_time);
-      }
-    });
-  } catch (const std::system_error& error) {
-    return Error(ErrorCode::system, std::string("a thread for the store cannot be started: ") + error.what());
-  }
+  made->stop_ = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made->stop_) return system_error("cannot start the store of the ranks (eventfd)", errno);
+  auto thread = posix::start_thread("hvd-store", [server = made->server_.get(), stop = made->stop_.get()] {
+    Deadline end = Deadline::never();
+    bool stopping = false;
+    while (!stopping || (!server->is_idle() && !end.passed())) {
+      pollfd entries[] = {{server->descriptor(), POLLIN, 0}, {stopping ? -1 : stop, POLLIN, 0}};
+      ::poll(entries, 2, stopping ? static_cast<int>(end.left().count() + 1) : -1);
+      server->serve();
+      if (stopping || entries[1].revents == 0) continue;
+      stopping = true;
+      end = Deadline::after(lingering_time);
+    }
+  });
+  if (!thread) return std::move(thread.error());
+  made->thread_ = std::move(*thread);
   return made;
 }
 
 TcpStoreThread::~TcpStoreThread() {
-  if (thread_.joinable()) {
-    std::uint64_t one = 1;
-    (void)!::write(stop_, &one, sizeof one);
-    thread_.join();
-  }
-  if (stop_ >= 0) ::close(stop_);
+  if (!thread_.joinable()) return;
+  std::uint64_t one = 1;
+  (void)!::write(stop_.get(), &one, sizeof one);
+  thread_.join();
 }
 
 }  // namespace hvd::bootstrap

@@ -13,6 +13,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "bootstrap/store/generations.hpp"
+#include "native/posix/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
 
@@ -74,7 +75,7 @@ class TcpStoreThread {
  private:
   TcpStoreThread() = default;
   std::unique_ptr<TcpStoreServer> server_;
-  int stop_ = -1;
+  posix::FileDescriptor stop_;
   std::thread thread_;
 };
 

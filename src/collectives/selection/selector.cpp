@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/counted.hpp"
+#include "base/size_text.hpp"
 #include "collectives/registry.hpp"
 #include "collectives/schedule/cost_model.hpp"
 
@@ -40,12 +41,6 @@ std::string why_nothing(const Collective& collective, const Team& team) {
   if (missing.empty()) return "every algorithm that does " + std::string(name_of(collective.verb)) + " refuses it";
   return "no transport links " + missing +
          "; ranks on several machines need a network transport, ranks of one machine " + "shared memory";
-}
-
-std::string size_text(std::int64_t bytes) {
-  if (bytes >= 1 << 20) return std::to_string(bytes >> 20) + " MiB";
-  if (bytes >= 1 << 10) return std::to_string(bytes >> 10) + " KiB";
-  return std::to_string(bytes) + " B";
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,6 +23,7 @@
 #include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/random.hpp"
+#include "native/posix/spawn.hpp"
 #include "native/posix/tcp_socket.hpp"
 #include "native/posix/text_file.hpp"
 
@@ -83,18 +83,11 @@ class CallFile {
 };
 
 Result<pid_t> start(const std::vector<std::string>& command) {
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  // pbsdsh writes to standard error, because standard output carries messages
-  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   pid_t process = 0;
-  int failed = ::posix_spawnp(&process, words[0], &actions, nullptr, words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return system_error(command[0] + " cannot be executed", failed);
+  // pbsdsh writes to standard error, because standard output carries messages
+  const posix::Streams streams{.output = STDERR_FILENO, .errors = posix::Streams::inherited};
+  if (const int failed = posix::spawn(process, command, streams); failed != 0)
+    return system_error(command[0] + " cannot be executed", failed);
   return process;
 }
 

@@ -181,7 +181,7 @@ bool exists_here(const std::string& path) {
 
 std::string program_here(const std::string& name) {
   int code = 0;
-  auto found = posix::find_program(name, Environment::of_this_process().get("PATH").value_or("/usr/bin:/bin"), code);
+  auto found = posix::find_program(name, posix::search_path(Environment::of_this_process()), code);
   return found ? *found : std::string();
 }
 

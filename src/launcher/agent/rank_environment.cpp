@@ -6,6 +6,7 @@
 #include "base/gpu_makes.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/agent/bridge_preload.hpp"
+#include "native/posix/process.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -128,9 +129,9 @@ void add_bridge(StartRank& order) {
 }
 
 std::string path_of(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines)
-    if (line.starts_with("PATH=")) return line.substr(5);
-  return "/usr/local/bin:/usr/bin:/bin";
+  Environment environment;
+  for (const std::string& line : lines) environment.set_entry(line);
+  return posix::search_path(environment);
 }
 
 }  // namespace hvd::launcher

@@ -119,7 +119,7 @@ int run_inside_of_image(char** arguments) {
   std::vector<std::string> command;
   for (char** word = arguments + 1; *word != nullptr; ++word) command.emplace_back(*word);
   int code = 0;
-  auto program = posix::find_program(command[0], environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  auto program = posix::find_program(command[0], posix::search_path(environment), code);
   if (!program) return complain("in the image " + image + ": " + program.error().message, code);
   // Runtimes without privileges give each rank a user namespace of its own. Then no rank may open what UCX, below an
   // MPI, shares by way of /proc. All ranks may open it by its name in /dev/shm.

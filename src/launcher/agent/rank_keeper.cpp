@@ -87,7 +87,7 @@ void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer
 void add_bridge(const char* command) {
   Environment environment = Environment::of_this_process();
   int code = 0;
-  auto program = posix::find_program(command, environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  auto program = posix::find_program(command, posix::search_path(environment), code);
   auto preload = program ? preload_with_bridge(*program, environment) : std::nullopt;
   if (preload) ::setenv("LD_PRELOAD", preload->c_str(), 1);  // NOLINT(concurrency-mt-unsafe): a single thread
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/size_text.hpp"
 #include "checkpoint/generations.hpp"
 #include "launcher/checkpoints/difference.hpp"
 #include "launcher/checkpoints/safetensors.hpp"
@@ -35,12 +36,6 @@ std::string time_text(std::int64_t seconds) {
   return text;
 }
 
-std::string megabytes(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
-
 std::string step_text(std::int64_t step) {
   return step < 0 ? "-" : std::to_string(step);
 }
@@ -51,7 +46,7 @@ int list_folder(const std::string& folder) {
   std::printf("%12s  %12s  %-20s  %s\n", "step", "size", "saved", "file");
   for (const checkpoint::Generation& each : found->whole)
     std::printf("%12s  %12s  %-20s  %s\n", step_text(each.header.step).c_str(),
-                megabytes(each.header.file_bytes).c_str(), time_text(each.header.saved_at_s).c_str(),
+                size_text(each.header.file_bytes).c_str(), time_text(each.header.saved_at_s).c_str(),
                 each.path.c_str());
   for (const checkpoint::Damaged& each : found->damaged) std::printf("damaged: %s\n", each.why.c_str());
   return found->damaged.empty() ? 0 : different;
@@ -60,7 +55,7 @@ int list_folder(const std::string& folder) {
 void list_file(const Reader& reader) {
   const checkpoint::Header& header = reader.header();
   std::printf("%s: step %s, %s, saved %s, layout %d\n", reader.path().c_str(), step_text(header.step).c_str(),
-              megabytes(header.file_bytes).c_str(), time_text(header.saved_at_s).c_str(), header.layout);
+              size_text(header.file_bytes).c_str(), time_text(header.saved_at_s).c_str(), header.layout);
   for (const checkpoint::Entry& entry : reader.state())
     std::printf("%s: %s\n", entry.path.c_str(), words_for(entry).c_str());
 }
@@ -88,7 +83,7 @@ int verify_file(const hdf5::Library& library, const std::string& path) {
   if (!reader) return report(reader.error());
   if (auto whole = reader->verify(); !whole) return report(whole.error());
   std::printf("%s is whole: step %s, %s\n", path.c_str(), step_text(reader->header().step).c_str(),
-              megabytes(reader->header().file_bytes).c_str());
+              size_text(reader->header().file_bytes).c_str());
   return 0;
 }
 

@@ -11,22 +11,17 @@
 
 #include "base/counted.hpp"
 #include "base/result.hpp"
+#include "base/size_text.hpp"
 #include "launcher/agent/rank_process.hpp"
 #include "native/posix/signals.hpp"
 
 namespace hvd::launcher {
 namespace {
 
-std::string size_text(std::uint64_t bytes) {
-  char text[64];
-  bool large = bytes >= (1u << 30);
-  std::snprintf(text, sizeof text, large ? "%.1f GiB" : "%.1f MiB",
-                static_cast<double>(bytes) / (large ? 1 << 30 : 1 << 20));
-  return text + (" (" + std::to_string(bytes)) + " bytes)";
-}
-
 std::string limit_text(const Exited& end) {
-  return end.limit_bytes == 0 ? "it has no memory limit" : "its memory limit is " + size_text(end.limit_bytes);
+  return end.limit_bytes == 0
+             ? "it has no memory limit"
+             : "its memory limit is " + size_text(end.limit_bytes) + " (" + std::to_string(end.limit_bytes) + " bytes)";
 }
 
 // Returns a likely reason for a signal that the program did not ask for; empty if there is nothing to add.

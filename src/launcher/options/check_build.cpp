@@ -58,7 +58,7 @@ Python ask_python(const Environment& environment) {
       "    nccl = pathlib.Path(folder, 'nccl/lib/libnccl.so.2')\n"
       "    if nccl.exists(): print('nccl', nccl)\n";
   int code = 0;
-  std::string path = environment.get("PATH").value_or("/usr/bin:/bin");
+  std::string path = posix::search_path(environment);
   auto python = posix::find_program("python", path, code);
   if (!python) python = posix::find_program("python3", path, code);
   if (!python) return {};

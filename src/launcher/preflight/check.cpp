@@ -116,15 +116,6 @@ Verdict equal_on_all_nodes(const Allocation& allocation, std::string_view fact, 
   return verdict;
 }
 
-std::string bytes_text(double bytes) {
-  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  char text[40];
-  std::snprintf(text, sizeof text, bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-  return text;
-}
-
 std::string short_name(std::string_view host) {
   bool is_address = host.find_first_not_of("0123456789.:") == std::string_view::npos;
   return std::string(is_address ? host : host.substr(0, host.find('.')));

@@ -80,8 +80,6 @@ std::span<const Check* const> checks();
 // frequent one. A missing value counts as `missing`. `what` is the name of the fact for people.
 Verdict equal_on_all_nodes(const Allocation& allocation, std::string_view fact, const std::string& what,
                            const std::string& missing, const std::string& remedy);
-// Returns a text such as "8.0 GiB" or "64 KiB".
-std::string bytes_text(double bytes);
 // Returns "n1" for "n1.example.org".
 std::string short_name(std::string_view host);
 

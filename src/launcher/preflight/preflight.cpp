@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "launcher/staging/staged_rank.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/random.hpp"
+#include "native/posix/spawn.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {
@@ -55,27 +55,16 @@ class ProbeRun {
 
 Status ProbeRun::start(const std::vector<std::string>& command, const Environment& environment) {
   std::array<posix::FileDescriptor, 2> theirs;
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   for (std::size_t stream = 0; stream < 2; ++stream) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("no pipe for the probes", errno);
     streams_[stream] = posix::FileDescriptor(ends[0]);
     theirs[stream] = posix::FileDescriptor(ends[1]);
     ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    ::posix_spawn_file_actions_adddup2(&actions, ends[1], static_cast<int>(stream) + STDOUT_FILENO);
   }
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : environment.variables()) variables.push_back(name + "=" + value);
-  std::vector<char*> words, lines_of_environment;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  for (const std::string& line : variables) lines_of_environment.push_back(const_cast<char*>(line.c_str()));
-  words.push_back(nullptr);
-  lines_of_environment.push_back(nullptr);
-  int failed = ::posix_spawn(&process_, words[0], &actions, nullptr, words.data(), lines_of_environment.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return system_error("the probes cannot be started", failed);
+  const posix::Streams streams{.output = theirs[0].get(), .errors = theirs[1].get()};
+  if (const int failed = posix::spawn(process_, command, streams, &environment); failed != 0)
+    return system_error("the probes cannot be started", failed);
   return {};
 }
 

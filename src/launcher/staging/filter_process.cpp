@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +11,8 @@
 #include <cerrno>
 #include <string_view>
 #include <utility>
+
+#include "native/posix/spawn.hpp"
 
 namespace hvd::launcher::staging {
 namespace {
@@ -45,17 +46,9 @@ Result<FilterProcess> FilterProcess::start(const std::vector<std::string>& comma
   process.errors_ = posix::FileDescriptor(::memfd_create("complaints", MFD_CLOEXEC));
   if (!process.errors_)
     return system_error("no memory for the messages of " + process.name_ + " (memfd_create)", errno);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, input->read.get(), STDIN_FILENO);
-  if (has_output) ::posix_spawn_file_actions_adddup2(&actions, output->write.get(), STDOUT_FILENO);
-  else ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, process.errors_.get(), STDERR_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  int failed = ::posix_spawnp(&process.process_, words[0], &actions, nullptr, words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
+  const int failed = posix::spawn(
+      process.process_, command,
+      {input->read.get(), has_output ? output->write.get() : posix::Streams::nothing, process.errors_.get()});
   if (failed == ENOENT)
     return Error(ErrorCode::unsupported,
                  "the program " + command[0] +

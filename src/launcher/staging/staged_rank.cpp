@@ -17,8 +17,6 @@
 namespace hvd::launcher::staging {
 namespace {
 
-constexpr const char* usual_path = "/usr/local/bin:/usr/bin:/bin";
-
 int complain(const std::string& message, int code) {
   std::fprintf(stderr, "horovodrun: %s: %s\n", posix::host_name().c_str(), message.c_str());
   return code;
@@ -27,8 +25,7 @@ int complain(const std::string& message, int code) {
 // Does the same as bin/activate of venv or conda, except for the prompt and the scripts in etc/conda/activate.d.
 void activate(const std::string& prefix) {
   // NOLINTBEGIN(concurrency-mt-unsafe): there is a single thread
-  const char* path = std::getenv("PATH");
-  ::setenv("PATH", (prefix + "/bin:" + (path != nullptr ? path : usual_path)).c_str(), 1);
+  ::setenv("PATH", (prefix + "/bin:" + posix::search_path(Environment::of_this_process())).c_str(), 1);
   const bool is_conda = ::access((prefix + "/conda-meta").c_str(), F_OK) == 0;
   ::setenv(is_conda ? "CONDA_PREFIX" : "VIRTUAL_ENV", prefix.c_str(), 1);
   ::unsetenv(is_conda ? "VIRTUAL_ENV" : "CONDA_PREFIX");
@@ -65,7 +62,7 @@ int run_staged_rank(char** arguments) {
   char** command = arguments + 2;
   const Environment environment = Environment::of_this_process();
   int code = 0;
-  auto program = posix::find_program(command[0], environment.get("PATH").value_or(usual_path), code);
+  auto program = posix::find_program(command[0], posix::search_path(environment), code);
   if (!program) return complain(program.error().message, code);
   if (auto preloaded = preload_with_bridge(*program, environment))
     ::setenv("LD_PRELOAD", preloaded->c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is a single thread

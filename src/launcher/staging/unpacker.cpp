@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/size_text.hpp"
+
 namespace hvd::launcher::staging {
 namespace {
 
@@ -27,13 +29,6 @@ const std::vector<Packing>& packings() {
       {"bzip2", "BZh", {"bzip2", "-dc"}},
   };
   return all;
-}
-
-std::string in_units(std::uint64_t bytes) {
-  char text[32];
-  if (bytes < 10 << 20) std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  else std::snprintf(text, sizeof text, "%.0f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
 }
 
 bool is_about_room(const std::string& complaint) {
@@ -132,8 +127,8 @@ Status Unpacker::finish() {
   }
   if (!has_no_room_) return {};
   return Error(ErrorCode::system, "there is no room for it in " + options_.folder + ": its files need " +
-                                      in_units(check_.content_bytes()) + ", free are " + in_units(options_.room_bytes) +
-                                      "; --stage-to names another folder");
+                                      size_text(check_.content_bytes()) + ", free are " +
+                                      size_text(options_.room_bytes) + "; --stage-to names another folder");
 }
 
 }  // namespace hvd::launcher::staging

@@ -12,8 +12,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   // If a task of a job called flux run, it would wait for resources that its own job has.
   if (request.environment.has("FLUX_TASK_RANK")) return std::nullopt;
   int code = 0;
-  if (!posix::find_program("flux", request.environment.get("PATH").value_or("/usr/bin:/bin"), code))
-    return std::nullopt;
+  if (!posix::find_program("flux", posix::search_path(request.environment), code)) return std::nullopt;
   return request.around.evidence() + ": this is inside of an instance of Flux (--gloo would use ssh instead)";
 }
 

@@ -79,7 +79,7 @@ schedulers::Sources JobAround::sources() const {
   using namespace std::chrono;
   auto find = [this](const std::string& program) {
     int code = 0;
-    return posix::find_program(program, environment_.get("PATH").value_or("/usr/bin:/bin"), code);
+    return posix::find_program(program, posix::search_path(environment_), code);
   };
   auto ask = [find](std::vector<std::string> command) {
     auto program = find(command[0]);

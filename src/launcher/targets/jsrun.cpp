@@ -14,8 +14,8 @@ namespace {
 
 std::optional<std::string> find_jsrun(const Environment& environment) {
   int code = 0;
-  auto program = posix::find_program(bootstrap::row_of(bootstrap::Launcher::jsm).program,
-                                     environment.get("PATH").value_or("/usr/bin:/bin"), code);
+  auto program =
+      posix::find_program(bootstrap::row_of(bootstrap::Launcher::jsm).program, posix::search_path(environment), code);
   return program ? std::optional(*program) : std::nullopt;
 }
 

@@ -111,7 +111,7 @@ std::optional<Launcher> launcher_that_says(std::string_view version) {
 }
 
 Result<MpiProgram> find_mpiexec(const Environment& environment) {
-  std::string path = environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  std::string path = posix::search_path(environment);
   std::string wanted = environment.get("HOROVOD_MPIEXEC").value_or("");
   Words names = {wanted};
   if (wanted.empty()) {

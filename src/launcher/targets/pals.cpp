@@ -16,7 +16,7 @@ namespace {
 std::optional<std::string> find_pals(const Environment& environment) {
   int code = 0;
   auto program = posix::find_program(environment.get("HOROVOD_MPIEXEC").value_or("mpiexec"),
-                                     environment.get("PATH").value_or("/usr/bin:/bin"), code);
+                                     posix::search_path(environment), code);
   if (!program) return std::nullopt;
   std::error_code unresolved;
   std::string path = std::filesystem::canonical(*program, unresolved).string();

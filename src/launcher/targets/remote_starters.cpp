@@ -25,8 +25,7 @@ const Row rows[] = {
 std::optional<RemoteStarter> remote_starter(const JobAround& around, const Environment& environment) {
   for (const Row& row : rows) {
     int code = 0;
-    if (!around.is_of(row.scheduler) ||
-        !posix::find_program(row.program, environment.get("PATH").value_or("/usr/bin:/bin"), code))
+    if (!around.is_of(row.scheduler) || !posix::find_program(row.program, posix::search_path(environment), code))
       continue;
     RemoteStarter starter{row.program, {row.program}, row.carries_messages};
     if (!row.carries_messages)

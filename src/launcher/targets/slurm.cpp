@@ -34,7 +34,7 @@ std::optional<std::string> applies(const JobRequest& request) {
       launch && launch->size > 1 && !is_shell_of_a_person(environment))
     return std::nullopt;
   int code = 0;
-  if (!posix::find_program("srun", environment.get("PATH").value_or("/usr/bin:/bin"), code)) return std::nullopt;
+  if (!posix::find_program("srun", posix::search_path(environment), code)) return std::nullopt;
   const OwnNames own = OwnNames::of_this_machine();
   if (!request.hosts.empty() && std::all_of(request.hosts.begin(), request.hosts.end(), [&](const HostSlots& host) {
         return is_this_machine(host.host, own) && host.host != own.name;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "native/posix/file_descriptor.hpp"
+#include "native/posix/spawn.hpp"
 
 namespace hvd::posix {
 
@@ -18,18 +18,9 @@ std::string answer_of(const std::vector<std::string>& command, std::chrono::mill
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
   FileDescriptor output(ends[0]), input(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDOUT_FILENO);
-  if (also_errors) ::posix_spawn_file_actions_adddup2(&actions, input.get(), STDERR_FILENO);
-  else ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   pid_t child = 0;
-  int failed = ::posix_spawnp(&child, words[0], &actions, nullptr, words.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
+  const int failed =
+      spawn(child, command, {.output = input.get(), .errors = also_errors ? input.get() : Streams::nothing});
   input.reset();
   if (failed != 0) return "";
   std::string text;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/size_text.hpp"
 #include "native/posix/folder.hpp"
 #include "native/posix/host_identity.hpp"
 
@@ -31,19 +32,13 @@ void remove_leftovers(const std::string& path) {
     if (name.starts_with(beginning)) ::unlink((folder + "/" + name).c_str());
 }
 
-std::string megabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", bytes / 1e6);
-  return text;
-}
-
 Error no_room(const std::string& path, std::uint64_t bytes, int reason) {
   std::string room;
   struct statvfs about {};
   if (::statvfs(folder_of(path).c_str(), &about) == 0)
     room =
-        ", " + megabytes(static_cast<double>(about.f_bavail) * static_cast<double>(about.f_frsize)) + " are free there";
-  return system_error(path + ": no room for " + megabytes(static_cast<double>(bytes)) + room +
+        ", " + size_text(static_cast<double>(about.f_bavail) * static_cast<double>(about.f_frsize)) + " are free there";
+  return system_error(path + ": no room for " + size_text(bytes) + room +
                           (reason == EDQUOT ? "; your quota is used up" : "") +
                           ". What was there before is untouched; remove something, or write elsewhere",
                       reason);

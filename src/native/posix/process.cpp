@@ -230,6 +230,10 @@ std::string likely_meaning(const std::string& program) {
 
 }  // namespace
 
+std::string search_path(const Environment& environment) {
+  return environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+}
+
 Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code) {
   exit_code = 127;
   std::string refused;

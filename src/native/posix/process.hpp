@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/result.hpp"
 
 namespace hvd::posix {
@@ -76,5 +77,7 @@ bool has_children();
 // Returns the path of `program` as execvp would find it along `path`. The error's message says what is wrong.
 // `exit_code` gets the code that a shell would give: 127 not found, 126 found but not executable.
 Result<std::string> find_program(const std::string& program, const std::string& path, int& exit_code);
+// Returns the folders in which programs are looked for: PATH, or the usual ones where it is not set.
+std::string search_path(const Environment& environment);
 
 }  // namespace hvd::posix

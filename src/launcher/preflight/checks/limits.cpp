@@ -1,6 +1,7 @@
 // Checks the limits that the shell (ulimit) sets for a rank.
 #include <sys/resource.h>
 
+#include "base/size_text.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/fabric_devices.hpp"
 
@@ -49,9 +50,9 @@ const Check limits_check{
           verdict.findings.push_back(
               {Severity::fault, probe.get("host"),
                is_odd ? "ulimit -l as on other nodes (" +
-                            (usual_locked >= 1e300 ? std::string("unlimited") : bytes_text(usual_locked)) + ")"
+                            (usual_locked >= 1e300 ? std::string("unlimited") : size_text(usual_locked)) + ")"
                       : "ulimit -l unlimited, since a fabric registers memory",
-               bytes_text(locked) + " of locked memory",
+               size_text(locked) + " of locked memory",
                "set memlock unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity of sshd, slurmd, "
                "pbs_mom"});
       }

@@ -28,7 +28,7 @@ constexpr const char* script =
 
 void gather_python(const Place& place, Facts& facts) {
   if (!place.is_first) return;
-  std::string path = place.environment.get("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  std::string path = posix::search_path(place.environment);
   int code = 0;
   Result<std::string> python = posix::find_program(place.python.empty() ? "python" : place.python, path, code);
   if (!python && place.python.empty()) python = posix::find_program("python3", path, code);

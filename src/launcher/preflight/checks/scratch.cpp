@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/result.hpp"
+#include "base/size_text.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/file_descriptor.hpp"
 
@@ -53,7 +54,7 @@ const Check scratch_check{
                "set TMPDIR to a folder that exists on every node, or let the scheduler make it"});
         else if (room < least_room)
           verdict.findings.push_back({Severity::fault, probe->get("host"),
-                                      "at least " + bytes_text(least_room) + " free in " + folder, bytes_text(room),
+                                      "at least " + size_text(least_room) + " free in " + folder, size_text(room),
                                       "remove what earlier jobs left there, or set TMPDIR to another file system"});
       }
       return verdict;

@@ -2,6 +2,7 @@
 // memory needs no /dev/shm, but PyTorch's loaders, MPI and NCCL do.
 #include <sys/statvfs.h>
 
+#include "base/size_text.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/available_memory.hpp"
 
@@ -33,19 +34,19 @@ const Check shared_memory_check{
         least_memory = std::min(least_memory, memory);
         if (shm < ranks * least_shm_per_rank)
           verdict.findings.push_back({Severity::fault, probe.get("host"),
-                                      "at least " + bytes_text(ranks * least_shm_per_rank) + " free in /dev/shm",
-                                      bytes_text(shm) + " of " + bytes_text(probe.number("shm_bytes").value_or(0)),
+                                      "at least " + size_text(ranks * least_shm_per_rank) + " free in /dev/shm",
+                                      size_text(shm) + " of " + size_text(probe.number("shm_bytes").value_or(0)),
                                       "remove what earlier jobs left in /dev/shm, or mount it larger (containers: "
                                       "--shm-size)"});
         if (memory < ranks * least_memory_per_rank)
           verdict.findings.push_back({Severity::fault, probe.get("host"),
-                                      "at least " + bytes_text(ranks * least_memory_per_rank) + " of memory",
-                                      bytes_text(memory) + ", by " + probe.get("memory_limited_by"),
+                                      "at least " + size_text(ranks * least_memory_per_rank) + " of memory",
+                                      size_text(memory) + ", by " + probe.get("memory_limited_by"),
                                       "ask the scheduler for more memory (sbatch --mem=0, qsub -l mem=), or start "
                                       "fewer ranks on a node"});
       }
       if (!allocation.probes.empty())
-        verdict.summary = "at least " + bytes_text(least_shm) + " free in /dev/shm, " + bytes_text(least_memory) +
+        verdict.summary = "at least " + size_text(least_shm) + " free in /dev/shm, " + size_text(least_memory) +
                           " of memory on each node";
       return verdict;
     }};
