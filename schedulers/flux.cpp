@@ -85,12 +85,18 @@ Result<std::vector<Host>> hosts_of(const Json& execution) {
 
 class Flux final : public Scheduler {
  public:
-  const char* name() const override { return "Flux"; }
+  Flux() : Scheduler({"Flux", "FLUX_JOB_ID", {"FLUX_"}}) {}
 
   std::optional<std::string> detected(const Environment& environment) const override {
     for (const char* variable : {"FLUX_JOB_ID", "FLUX_URI"})
       if (auto value = environment.get(variable); value && !value->empty()) return variable + ("=" + *value);
     return std::nullopt;
+  }
+
+  std::string job(const Environment& environment) const override {
+    for (const char* variable : {"FLUX_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_URI"})
+      if (auto value = environment.get(variable)) return *value;
+    return "";
   }
 
   Result<Allocation> allocation(const Sources& sources) const override {
@@ -100,7 +106,7 @@ class Flux final : public Scheduler {
     if (execution == nullptr) return malformed("it has no execution");
     auto hosts = hosts_of(*execution);
     if (!hosts) return std::move(hosts.error());
-    return Allocation{job_of(sources.environment), std::move(*hosts), "Flux's resource set R", ""};
+    return Allocation{job(sources.environment), std::move(*hosts), "Flux's resource set R", ""};
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
@@ -115,13 +121,6 @@ class Flux final : public Scheduler {
   Requeue requeue(const Environment&) const override { return {}; }
 
   std::string how_to_ask_for(int slots) const override { return "flux batch -n " + std::to_string(slots); }
-
- private:
-  static std::string job_of(const Environment& environment) {
-    for (const char* variable : {"FLUX_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_URI"})
-      if (auto value = environment.get(variable)) return *value;
-    return "";
-  }
 };
 
 }  // namespace

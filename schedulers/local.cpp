@@ -7,9 +7,11 @@ namespace {
 
 class Local final : public Scheduler {
  public:
-  const char* name() const override { return "this machine"; }
+  Local() : Scheduler({"this machine", nullptr}) {}
 
   std::optional<std::string> detected(const Environment&) const override { return "no scheduler's variables are set"; }
+
+  std::string job(const Environment&) const override { return ""; }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;

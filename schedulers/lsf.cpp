@@ -94,17 +94,17 @@ int gpus_told_by_csm(const Sources& sources, const std::string& host) {
 
 class Lsf final : public Scheduler {
  public:
-  const char* name() const override { return "LSF"; }
+  Lsf() : Scheduler({"LSF", "LSB_JOBID", {"LSB_", "LSF_", "LS_"}}) {}
 
-  std::optional<std::string> detected(const Environment& environment) const override {
-    auto job = environment.get("LSB_JOBID");
-    if (!job || job->empty()) return std::nullopt;
-    return "LSB_JOBID=" + *job;
+  std::string job(const Environment& environment) const override {
+    std::string number = environment.get("LSB_JOBID").value_or("");
+    std::string index = environment.get("LSB_JOBINDEX").value_or("0");
+    return index.empty() || index == "0" ? number : number + "[" + index + "]";
   }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = job_of(sources.environment);
+    found.job = job(sources.environment);
     HVD_RETURN_IF_ERROR(read_hosts(found, sources));
     bool is_of_jsm = sources.environment.has("CSM_ALLOCATION_ID") || sources.has_program("jsrun");
     compare_number(found, sources.environment, "LSB_DJOB_NUMPROC", slots_of(found.hosts),
@@ -122,19 +122,12 @@ class Lsf final : public Scheduler {
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
-    return hours_and_minutes_in(sources.ask({"bjobs", "-noheader", "-o", "time_left", job_of(sources.environment)}));
+    return hours_and_minutes_in(sources.ask({"bjobs", "-noheader", "-o", "time_left", job(sources.environment)}));
   }
 
-  Requeue requeue(const Environment& environment) const override { return {{"brequeue", job_of(environment)}}; }
+  Requeue requeue(const Environment& environment) const override { return {{"brequeue", job(environment)}}; }
 
   std::string how_to_ask_for(int slots) const override { return "bsub -n " + std::to_string(slots); }
-
- private:
-  static std::string job_of(const Environment& environment) {
-    std::string job = environment.get("LSB_JOBID").value_or("");
-    std::string index = environment.get("LSB_JOBINDEX").value_or("0");
-    return index.empty() || index == "0" ? job : job + "[" + index + "]";
-  }
 };
 
 }  // namespace

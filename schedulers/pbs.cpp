@@ -77,17 +77,11 @@ void add_resources(std::vector<Host>& hosts, std::string_view chunks) {
 
 class Pbs final : public Scheduler {
  public:
-  const char* name() const override { return "PBS"; }
-
-  std::optional<std::string> detected(const Environment& environment) const override {
-    auto job = environment.get("PBS_JOBID");
-    if (!job || job->empty()) return std::nullopt;
-    return "PBS_JOBID=" + *job;
-  }
+  Pbs() : Scheduler({"PBS", "PBS_JOBID", {"PBS_"}}) {}
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = sources.environment.get("PBS_JOBID").value_or("");
+    found.job = job(sources.environment);
     auto path = sources.environment.get("PBS_NODEFILE");
     if (!path)
       return Error(ErrorCode::invalid_argument,
@@ -104,17 +98,14 @@ class Pbs final : public Scheduler {
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
-    std::string told =
-        without_line_breaks(sources.ask({"qstat", "-f", sources.environment.get("PBS_JOBID").value_or("")}));
+    std::string told = without_line_breaks(sources.ask({"qstat", "-f", job(sources.environment)}));
     auto limit = duration_in(attribute(told, "Resource_List.walltime"));
     auto used = duration_in(attribute(told, "resources_used.walltime"));
     if (!limit) return std::nullopt;
     return std::max(std::chrono::seconds(0), *limit - used.value_or(std::chrono::seconds(0)));
   }
 
-  Requeue requeue(const Environment& environment) const override {
-    return {{"qrerun", environment.get("PBS_JOBID").value_or("")}};
-  }
+  Requeue requeue(const Environment& environment) const override { return {{"qrerun", job(environment)}}; }
 
   std::string how_to_ask_for(int slots) const override {
     return "qsub -l select=1:ncpus=" + std::to_string(slots) + ":mpiprocs=" + std::to_string(slots);

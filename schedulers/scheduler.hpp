@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/environment.hpp"
@@ -51,19 +53,40 @@ struct Requeue {
   int exit_code = 0;                 // 0: no exit code requeues the job
 };
 
+// What is fixed of a scheduler.
+struct Traits {
+  const char* name;                          // for people: "Slurm"
+  const char* job_variable;                  // set inside of each job; null if there is none
+  std::vector<std::string_view> prefixes{};  // with which its variables begin
+  const char* restart_variable = nullptr;    // variable with the number of times that the job was requeued; null: none
+};
+
 class Scheduler {
  public:
+  explicit Scheduler(Traits traits) : traits_(std::move(traits)) {}
   virtual ~Scheduler() = default;
-  virtual const char* name() const = 0;  // the scheduler's name for people: "Slurm"
+  const Traits& traits() const { return traits_; }
+  const char* name() const { return traits_.name; }
   // Returns what shows that this process is inside of a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
-  virtual std::optional<std::string> detected(const Environment& environment) const = 0;
-  // This and the next three may be called only inside of a job. An error names what could not be read.
+  virtual std::optional<std::string> detected(const Environment& environment) const {
+    auto job = environment.get(traits_.job_variable);
+    if (!job || job->empty()) return std::nullopt;
+    return std::string(traits_.job_variable) + "=" + *job;
+  }
+  // This and the others below may be called only inside of a job. Returns the job's name in the scheduler's commands.
+  virtual std::string job(const Environment& environment) const {
+    return environment.get(traits_.job_variable).value_or("");
+  }
+  // An error names what could not be read.
   virtual Result<Allocation> allocation(const Sources& sources) const = 0;
   // Returns nullopt if the job has no limit, or if the scheduler does not tell it.
   virtual std::optional<std::chrono::seconds> time_left(const Sources& sources) const = 0;
   virtual Requeue requeue(const Environment& environment) const = 0;
   // Returns what a user types to get a job with this number of slots.
   virtual std::string how_to_ask_for(int slots) const = 0;
+
+ private:
+  Traits traits_;
 };
 
 }  // namespace hvd::schedulers

@@ -36,7 +36,7 @@ Result<std::vector<Host>> hosts_of_environment(const std::string& text) {
 
 class GridEngine final : public Scheduler {
  public:
-  const char* name() const override { return "Grid Engine"; }
+  GridEngine() : Scheduler({"Grid Engine", "JOB_ID", {"SGE_", "PE_", "JOB_", "NSLOT"}}) {}
 
   std::optional<std::string> detected(const Environment& environment) const override {
     auto job = environment.get("JOB_ID");
@@ -44,10 +44,15 @@ class GridEngine final : public Scheduler {
     return "JOB_ID=" + *job + " and SGE_TASK_ID are set";
   }
 
+  std::string job(const Environment& environment) const override {
+    std::string task = environment.get("SGE_TASK_ID").value_or("undefined");
+    return environment.get("JOB_ID").value_or("") + (number_in<int>(task) ? "." + task : "");
+  }
+
   Result<Allocation> allocation(const Sources& sources) const override {
     const Environment& environment = sources.environment;
     Allocation found;
-    found.job = job_of(environment);
+    found.job = job(environment);
     auto path = environment.get("PE_HOSTFILE");
     if (!path) {
       found.source = "JOB_ID, without PE_HOSTFILE";
@@ -84,12 +89,6 @@ class GridEngine final : public Scheduler {
 
   std::string how_to_ask_for(int slots) const override {
     return "qsub -pe ENVIRONMENT " + std::to_string(slots) + " (qconf -spl lists the environments)";
-  }
-
- private:
-  static std::string job_of(const Environment& environment) {
-    std::string task = environment.get("SGE_TASK_ID").value_or("undefined");
-    return environment.get("JOB_ID").value_or("") + (number_in<int>(task) ? "." + task : "");
   }
 };
 

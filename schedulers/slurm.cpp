@@ -13,12 +13,6 @@
 namespace hvd::schedulers {
 namespace {
 
-std::string job_of(const Environment& environment) {
-  auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
-  if (array && task) return *array + "_" + *task;
-  return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
-}
-
 // Reads "4", "a100:4" or "a100:2,v100:2"; returns nullopt for any other text.
 std::optional<int> sum_of_gpus(std::string_view text) {
   int sum = 0;
@@ -80,17 +74,17 @@ Status add_part(Allocation& found, const Environment& environment, int part, con
 
 class Slurm final : public Scheduler {
  public:
-  const char* name() const override { return "Slurm"; }
+  Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}, "SLURM_RESTART_COUNT"}) {}
 
-  std::optional<std::string> detected(const Environment& environment) const override {
-    auto job = environment.get("SLURM_JOB_ID");
-    if (!job || job->empty()) return std::nullopt;
-    return "SLURM_JOB_ID=" + *job;
+  std::string job(const Environment& environment) const override {
+    auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
+    if (array && task) return *array + "_" + *task;
+    return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
   }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = job_of(sources.environment);
+    found.job = job(sources.environment);
     found.source = "SLURM_JOB_NODELIST";
     int part = 0;
     for (const SlurmComponent& component : components_of_job(sources.environment))
@@ -102,14 +96,12 @@ class Slurm final : public Scheduler {
     auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
     if (end && *end > 0 && !sources.asks_anew)
       return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
-    std::string job = sources.environment.get("SLURM_JOB_ID").value_or("");
-    std::string text = sources.ask({"squeue", "--noheader", "--jobs", job, "--format", "%L"});
+    const std::string own = sources.environment.get("SLURM_JOB_ID").value_or("");
+    std::string text = sources.ask({"squeue", "--noheader", "--jobs", own, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));
   }
 
-  Requeue requeue(const Environment& environment) const override {
-    return {{"scontrol", "requeue", job_of(environment)}};
-  }
+  Requeue requeue(const Environment& environment) const override { return {{"scontrol", "requeue", job(environment)}}; }
 
   std::string how_to_ask_for(int slots) const override { return "sbatch -n " + std::to_string(slots); }
 };

@@ -72,4 +72,11 @@ Around scheduler_around(const Sources& sources) {
   return std::move(found[best]);
 }
 
+std::vector<std::string_view> prefixes_of_all() {
+  std::vector<std::string_view> all;
+  for (const Maker& maker : registry())
+    for (std::string_view prefix : maker.make()->traits().prefixes) all.push_back(prefix);
+  return all;
+}
+
 }  // namespace hvd::schedulers

@@ -2,6 +2,7 @@
 // Finds the scheduler whose job this process is in.
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedulers/scheduler.hpp"
@@ -19,5 +20,8 @@ struct Around {
 // Returns the innermost scheduler; "local" if there is none. A job starts with the variables of the shell or job that
 // submitted it, so those of another scheduler may be set, too. Then the job counts whose hosts contain this host.
 Around scheduler_around(const Sources& sources);
+
+// Returns the beginnings of the names of all schedulers' variables.
+std::vector<std::string_view> prefixes_of_all();
 
 }  // namespace hvd::schedulers

@@ -12,6 +12,7 @@
 #include "api/callbacks.hpp"
 #include "api/checkpoint_collective.hpp"
 #include "api/checkpoint_entries.hpp"
+#include "api/job_around.hpp"
 #include "api/stops.hpp"
 #include "base/crc32c.hpp"
 #include "base/error_ids.hpp"
@@ -76,7 +77,7 @@ hvd::Status hold_lease(const std::string& path) {
   std::error_code ignored;
   std::string key = std::filesystem::weakly_canonical(checkpoint::lease_file(path), ignored).string();
   if (auto found = all.held.find(key); found != all.held.end()) return found->second->check();
-  auto lease = checkpoint::Lease::acquire(path, {}, warn);
+  auto lease = checkpoint::Lease::acquire(path, hvd::api::name_of_job(hvd::Environment::of_this_process()), {}, warn);
   if (!lease) return lease.error();
   all.held.emplace(std::move(key), std::move(*lease));
   return {};

@@ -10,19 +10,16 @@
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
 #include "api/horovod.h"
+#include "api/job_around.hpp"
 #include "api/runtime_of_c.hpp"
 #include "base/comma_list.hpp"
 #include "base/config.hpp"
 #include "base/cut_text.hpp"
 #include "base/log.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/host_identity.hpp"
 #include "native/posix/process.hpp"
 #include "native/posix/signal_catcher.hpp"
 #include "native/posix/signals.hpp"
-#include "native/posix/text_file.hpp"
 #include "runtime/stop_watch.hpp"
-#include "schedulers/selection/selection.hpp"
 
 namespace hvd::api {
 namespace {
@@ -46,22 +43,6 @@ Result<std::vector<int>> signals_in(const std::string& list) {
   return signals;
 }
 
-std::optional<std::chrono::seconds> time_left(const Environment& environment, bool anew) {
-  using namespace std::chrono;
-  const schedulers::Sources sources{
-      .environment = environment,
-      .read_file = &posix::read_text,
-      .ask = [](const std::vector<std::string>& command) { return posix::answer_of(command, seconds(5), false); },
-      .has_program = [](const std::string&) { return false; },
-      .now_s = duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
-      .asks_anew = anew,
-      .host = posix::host_name()};
-  const schedulers::Around around = schedulers::scheduler_around(sources);
-  if (!around.is_a_job()) return std::nullopt;
-  auto left = around.scheduler->time_left(sources);
-  return left ? std::optional(std::min<seconds>(*left, hours(24 * 3650))) : std::nullopt;
-}
-
 hvd_status start_watch() {
   std::vector<int> left;
   if (auto started = watch.load()->start(left); !started) return fail(started.error());
@@ -83,7 +64,7 @@ Status listen_for_stops(runtime::Runtime& runtime, const Environment& environmen
     StopWatch::Settings settings;
     settings.signals = std::move(*signals);
     settings.margin = milliseconds_of(runtime.config().stop_margin_s);
-    settings.time_left = [environment](bool anew) { return time_left(environment, anew); };
+    settings.time_left = [environment](bool anew) { return time_left_of_job(environment, anew); };
     watch.store(new StopWatch(std::move(settings)));
   }
   watch.load()->add(

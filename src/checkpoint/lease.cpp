@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/environment.hpp"
 #include "base/number.hpp"
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/file_in_place.hpp"
@@ -31,12 +30,7 @@ struct Claim {
   std::string renewals;
 };
 
-std::string describe_self() {
-  const char* names[] = {"SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID"};
-  std::string job;
-  Environment environment = Environment::of_this_process();
-  for (const char* name : names)
-    if (auto value = environment.get(name); value && job.empty()) job = *value;
+std::string describe_self(const std::string& job) {
   return "Horovod writes checkpoints here; this file tells who does\nhost " + posix::host_name() + "\nprocess " +
          std::to_string(::getpid()) + "\nbegan " + std::to_string(posix::began_at(::getpid()).value_or(0)) +
          "\nspace " + posix::process_space() + "\nmachine " + posix::node_id() + "\njob " + job + "\nmark " +
@@ -167,13 +161,13 @@ std::string lease_file(const std::string& given) {
   return posix::folder_of(path) + "/." + path.substr(path.rfind('/') + 1) + ".lease";
 }
 
-Result<std::unique_ptr<Lease>> Lease::acquire(const std::string& path, const LeaseTimes& times,
+Result<std::unique_ptr<Lease>> Lease::acquire(const std::string& path, const std::string& job, const LeaseTimes& times,
                                               const std::function<void(const std::string&)>& waiting) {
   using Clock = std::chrono::steady_clock;
   // Renewed by a thread, also after the program has gone to another folder.
   std::error_code ignored;
   std::string file = std::filesystem::absolute(lease_file(path), ignored).string();
-  std::string holder = describe_self();
+  std::string holder = describe_self(job);
   std::optional<Claim> seen;
   Clock::time_point seen_at;
   for (;;) {

@@ -34,10 +34,12 @@ struct LeaseTimes {
 
 class Lease {
  public:
-  // Acquires the lease for the file or folder at `path`. While a holder on another machine may be dead, it first calls
+  // Acquires the lease for the file or folder at `path`. `job` is the name of this process's job, for people; it may be
+  // empty. While a holder on another machine may be dead, it first calls
   // `waiting` with a message and then blocks, at most for `until_dead`. If the holder is alive, fails with
   // ErrorCode::invalid_argument, and the message names the holder.
-  static Result<std::unique_ptr<Lease>> acquire(const std::string& path, const LeaseTimes& times,
+  static Result<std::unique_ptr<Lease>> acquire(const std::string& path, const std::string& job,
+                                                const LeaseTimes& times,
                                                 const std::function<void(const std::string&)>& waiting);
   // Removes the file if it still belongs to this holder.
   ~Lease();

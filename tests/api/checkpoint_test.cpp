@@ -87,6 +87,28 @@ TEST_F(CheckpointInC, claims_a_path_before_it_is_written) {
   EXPECT_FALSE(std::filesystem::exists(path("a.h5")));
 }
 
+TEST_F(CheckpointInC, names_the_job_of_every_scheduler_in_the_lease) {
+  using Variables = std::vector<std::pair<const char*, const char*>>;
+  const std::pair<Variables, std::string> jobs[] = {
+      {{{"SLURM_JOB_ID", "17"}}, "17"},
+      {{{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}, "5[2]"},
+      {{{"PBS_JOBID", "9.server"}}, "9.server"},
+      {{{"JOB_ID", "3"}, {"SGE_TASK_ID", "undefined"}}, "3"},
+      {{{"FLUX_JOB_ID", "f3ETxsR9H"}}, "f3ETxsR9H"},
+  };
+  for (const auto& [variables, name] : jobs) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): no other thread reads the environment
+    for (const auto& [variable, value] : variables) ::setenv(variable, value, 1);
+    EXPECT_EQ(hvd_checkpoint_claim(path("a.h5").c_str()), HVD_OK) << hvd_last_error();
+    for (const auto& [variable, value] : variables) ::unsetenv(variable);
+    // NOLINTEND(concurrency-mt-unsafe)
+    std::ifstream lease(path(".a.h5.lease"));
+    const std::string text{std::istreambuf_iterator<char>(lease), {}};
+    EXPECT_NE(text.find("\njob " + name + "\n"), std::string::npos) << name << " is missing in:\n" << text;
+    hvd_checkpoint_release(path("a.h5").c_str());
+  }
+}
+
 TEST_F(CheckpointInC, says_what_is_wrong_with_the_path_rather_than_with_its_lease) {
   EXPECT_NE(hvd_checkpoint_save(nullptr, path("no/such/a.h5").c_str(), nullptr, 0, nullptr), HVD_OK);
   EXPECT_NE(std::string(hvd_last_error()).find("is not there on host"), std::string::npos) << hvd_last_error();

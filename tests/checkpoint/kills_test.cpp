@@ -22,7 +22,7 @@ class KilledWriter : public WithCheckpoints {
 
   // Runs in the child: saves step after step, and writes the number of each safe step to `acknowledged`.
   [[noreturn]] void save_for_ever(const Place& place, std::int64_t step, int acknowledged) {
-    auto lease = Lease::acquire(place.path, {}, [](const std::string&) {});
+    auto lease = Lease::acquire(place.path, "", {}, [](const std::string&) {});
     if (!lease) ::_exit(3);
     State state = everything();
     for (;; ++step) {

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 class LeaseOfAPath : public testing::InOwnFolder {
  protected:
   Result<std::unique_ptr<Lease>> acquire(LeaseTimes times = {}) {
-    return Lease::acquire(folder_ + "/run.h5", times, [&](const std::string& why) { told_ += why + "\n"; });
+    return Lease::acquire(folder_ + "/run.h5", "", times, [&](const std::string& why) { told_ += why + "\n"; });
   }
   std::string file() const { return folder_ + "/.run.h5.lease"; }
   std::string text_of_file() const {
@@ -117,7 +117,7 @@ TEST_F(LeaseOfAPath, of_a_host_elsewhere_is_refused_when_it_is_renewed) {
     told_ += why;
     std::ofstream(file()) << text.substr(0, text.find("\nrenewals ")) << "\nrenewals 77\n";
   };
-  auto refused = Lease::acquire(folder_ + "/run.h5", {10ms, 600000ms}, renewed);
+  auto refused = Lease::acquire(folder_ + "/run.h5", "", {10ms, 600000ms}, renewed);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("belongs to another job"), std::string::npos) << refused.error().message;
 }
@@ -155,7 +155,7 @@ TEST_F(LeaseOfAPath, whose_file_bars_the_place_is_refused_with_its_owner) {
 TEST_F(LeaseOfAPath, of_a_relative_path_is_renewed_after_the_program_has_gone_elsewhere) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
-  auto lease = Lease::acquire("run.h5", {}, [](const std::string&) {});
+  auto lease = Lease::acquire("run.h5", "", {}, [](const std::string&) {});
   std::filesystem::current_path(before);
   ASSERT_TRUE(lease) << lease.error().message;
   EXPECT_TRUE(std::filesystem::equivalent((*lease)->file(), file())) << (*lease)->file();
@@ -167,7 +167,7 @@ TEST_F(LeaseOfAPath, is_one_for_a_file_and_for_a_link_that_leads_to_it) {
 }
 
 TEST_F(LeaseOfAPath, says_why_it_cannot_be_had) {
-  auto refused = Lease::acquire(folder_ + "/nowhere/run.h5", {}, [](const std::string&) {});
+  auto refused = Lease::acquire(folder_ + "/nowhere/run.h5", "", {}, [](const std::string&) {});
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("cannot write"), std::string::npos) << refused.error().message;
 }

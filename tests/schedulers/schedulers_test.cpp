@@ -35,6 +35,7 @@ TEST(Schedulers, read_hosts_and_time_of_captured_jobs) {
     auto allocation = around.scheduler->allocation(sources_of(job, environment));
     ASSERT_TRUE(allocation) << job.expected << ": " << allocation.error().message;
     EXPECT_EQ(text_of(*allocation), job.expected);
+    EXPECT_EQ(around.scheduler->job(environment), allocation->job);
     auto left = around.scheduler->time_left(sources_of(job, environment));
     EXPECT_EQ(left ? left->count() : -1, job.seconds_left) << job.expected;
   }
@@ -48,6 +49,11 @@ TEST(Schedulers, have_a_captured_job_each_and_tell_how_to_ask_for_slots) {
     auto scheduler = maker.make();
     EXPECT_STRNE(scheduler->name(), "");
     EXPECT_NE(scheduler->how_to_ask_for(8), "");
+    const Traits& traits = scheduler->traits();
+    const std::string_view variable = traits.job_variable == nullptr ? "" : traits.job_variable;
+    EXPECT_EQ(variable.empty(), std::string(maker.name) == "local") << maker.name;
+    for (std::string_view one : {variable, std::string_view(traits.restart_variable ? traits.restart_variable : "")})
+      EXPECT_TRUE(one.empty() || std::ranges::any_of(traits.prefixes, [&](auto it) { return one.starts_with(it); }));
     EXPECT_EQ(scheduler->detected(Environment()).has_value(), std::string(maker.name) == "local");
   }
 }

@@ -26,6 +26,7 @@
 #include "native/posix/spawn.hpp"
 #include "native/posix/tcp_socket.hpp"
 #include "native/posix/text_file.hpp"
+#include "schedulers/pbs/node_file.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -149,7 +150,7 @@ int run_pbsdsh_line(int count, char** arguments) {
   std::vector<std::string> warnings;
   auto config = Config::from(network, warnings);
   if (!config) return complain(config.error().message);
-  auto node_file = posix::read_text(environment.get("PBS_NODEFILE").value_or("PBS_NODEFILE"));
+  auto node_file = posix::read_text(schedulers::pbs_node_file(environment));
   if (!node_file) return complain(node_file.error().message);
   const int number = task_number_of(words[2], *node_file);
   if (number < 0)

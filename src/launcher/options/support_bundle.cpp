@@ -17,6 +17,7 @@
 #include "native/posix/file_descriptor.hpp"
 #include "native/posix/folder.hpp"
 #include "native/posix/host_identity.hpp"
+#include "schedulers/selection/selection.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -123,10 +124,9 @@ std::vector<BundleFile> facts_of_this_place(const Flags& flags, const Layers& la
   std::vector<BundleFile> files;
   files.push_back({"system.txt", system_text()});
   files.push_back({"environment.txt", variables_without_secrets(layers.given, {})});
-  const std::vector<std::string_view> of_schedulers = {"SLURM_", "LSB_",  "LSF_",  "LS_",   "PBS_", "FLUX_",
-                                                       "SGE_",   "PE_",   "JOB_",  "NSLOT", "JSM_", "PALS",
-                                                       "PMI",    "OMPI_", "PRTE_", "HYDRA"};
-  files.push_back({"scheduler.txt", variables_without_secrets(layers.given, of_schedulers)});
+  std::vector<std::string_view> prefixes = schedulers::prefixes_of_all();
+  prefixes.insert(prefixes.end(), {"JSM_", "PALS", "PMI", "OMPI_", "PRTE_", "HYDRA"});  // those of launchers
+  files.push_back({"scheduler.txt", variables_without_secrets(layers.given, prefixes)});
   if (layers.files.site) files.push_back({"site.yaml", tail_of(layers.files.site->path)});
   if (layers.files.user) files.push_back({"user.yaml", tail_of(layers.files.user->path)});
   if (flags.has("output_filename")) add_output_of_ranks(files, flags.get("output_filename"));

@@ -3,6 +3,7 @@
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/process.hpp"
+#include "schedulers/flux/task.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 std::optional<std::string> applies(const JobRequest& request) {
   if (!request.around.is_of("flux") || !is_for_the_whole_job(request)) return std::nullopt;
   // If a task of a job called flux run, it would wait for resources that its own job has.
-  if (request.environment.has("FLUX_TASK_RANK")) return std::nullopt;
+  if (schedulers::is_flux_task(request.environment)) return std::nullopt;
   int code = 0;
   if (!posix::find_program("flux", posix::search_path(request.environment), code)) return std::nullopt;
   return request.around.evidence() + ": this is inside of an instance of Flux (--gloo would use ssh instead)";

@@ -26,6 +26,8 @@ class JobAround {
   std::optional<std::chrono::seconds> time_left() const;
   // As the scheduler's own commands name the job; empty if that is not known.
   std::string number() const { return allocation() ? allocation()->job : ""; }
+  // The same, as the job's own variables have it.
+  std::string job() const { return scheduler().job(environment_); }
   schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
 
   // Returns the number of slots of the job.

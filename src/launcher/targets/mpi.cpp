@@ -10,6 +10,7 @@
 #include "launcher/targets/target.hpp"
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
+#include "schedulers/slurm/step.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -66,7 +67,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   if (!site) return site.error();
   site->packs_input = orders.packs_input;
   // In a job of Slurm mpiexec starts its daemons with srun. After `sbatch --export=NONE` they would lose PATH.
-  for (const char* name : {"SLURM_EXPORT_ENV", "SRUN_EXPORT_ENV"}) site->unset.emplace_back(name);
+  for (std::string& name : schedulers::variables_of_slurm_export()) site->unset.push_back(std::move(name));
   return plan_of_site(std::move(*site));
 }
 

@@ -46,9 +46,10 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
   if (how.most <= 0) return left("--max-requeues (HOROVOD_MAX_REQUEUES) is 0");
   const std::string number = job.number();
   const std::string counter = counter_of(how, number);
-  // SLURM_RESTART_COUNT is not set before the job was put back once
-  const bool is_counted = job.is_of("slurm");
-  const int times = is_counted ? environment.number("SLURM_RESTART_COUNT").value_or(0) : times_in(counter);
+  // The scheduler's variable is not set before the job was put back once.
+  const char* const restarts = job.scheduler().traits().restart_variable;
+  const bool is_counted = restarts != nullptr;
+  const int times = is_counted ? environment.number(restarts).value_or(0) : times_in(counter);
   if (times >= how.most)
     return left("it has been put back " + std::to_string(times) + " times, and --max-requeues allows " +
                 std::to_string(how.most));

@@ -11,6 +11,7 @@
 #include "native/posix/ask_program.hpp"
 #include "native/posix/process.hpp"
 #include "schedulers/slurm/components.hpp"
+#include "schedulers/slurm/step.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -20,18 +21,12 @@ using schedulers::SlurmComponent;
 // In a job of `sbatch --export=NONE` (or of a list of variables), srun would take sbatch's option for its own.
 constexpr const char* all_variables = "--export=ALL";
 
-// True for the one task of `srun -n 4 --pty bash` that has a terminal. The shells in the other tasks read the end of
-// their input and end.
-bool is_shell_of_a_person(const Environment& environment) {
-  return environment.has("SLURM_PTY_PORT") && environment.number("SLURM_PROCID") == 0;
-}
-
 std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   if (!request.around.is_of("slurm") || request.flags.is_set("use_gloo")) return std::nullopt;
   // If several tasks of a step run horovodrun, each starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
-      launch && launch->size > 1 && !is_shell_of_a_person(environment))
+      launch && launch->size > 1 && !schedulers::has_terminal_of_slurm_step(environment))
     return std::nullopt;
   int code = 0;
   if (!posix::find_program("srun", posix::search_path(environment), code)) return std::nullopt;
@@ -53,7 +48,7 @@ struct OnNodes {
 OnNodes ask_nodes(const Environment& environment) {
   OnNodes nodes;
   if (auto program = program_on_other_hosts(environment)) nodes.horovodrun = *program;
-  if (!environment.has("SLURMD_NODENAME") && !nodes.horovodrun.empty()) {
+  if (!schedulers::is_on_slurm_node(environment) && !nodes.horovodrun.empty()) {
     std::string answer = posix::answer_of({"srun", "-N1", "-n1", "--overlap", all_variables, "--mpi=none", "--quiet",
                                            nodes.horovodrun, pmix_question_flag},
                                           std::chrono::seconds(20), /*also_errors=*/false);
@@ -111,33 +106,15 @@ Status check_room(const JobRequest& request, const std::vector<SlurmComponent>& 
   std::string why;
   for (const SlurmComponent& component : components) {
     room += component.room;
-    for (const char* name : {"SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK"})
-      if (auto value = environment.get(name + component.suffix))
-        why += (why.empty() ? ", by " : ", ") + (name + component.suffix) + "=" + *value;
+    if (const std::string source = schedulers::source_of_room(environment, component); !source.empty())
+      why += (why.empty() ? ", by " : ", ") + source;
   }
   if (room == 0 || request.ranks <= room) return {};
   return Error(ErrorCode::invalid_argument,
                "-np " + std::to_string(request.ranks) + " asks for more ranks than Slurm's job " +
-                   environment.get("SLURM_JOB_ID").value_or("") + " has room for (" + std::to_string(room) + why +
+                   request.around.job() + " has room for (" + std::to_string(room) + why +
                    "): ask for more (sbatch -n " + std::to_string(request.ranks) +
                    "), give a smaller -np, or let ranks share processors (--oversubscribe)");
-}
-
-// Returns the variables of a step around this process. srun would take them for options of the new step.
-std::vector<std::string> of_the_step_around(const Environment& environment) {
-  if (!environment.has("SLURM_STEP_ID")) return {};
-  std::vector<std::string> names;
-  for (const auto& [name, value] : environment.variables()) {
-    std::string_view text = name;
-    for (std::string_view prefix :
-         {"SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_GPU_BIND", "SLURM_NTASKS_PER_", "SLURM_TASKS_PER_NODE",
-          "SLURM_STEP_", "SLURM_DISTRIBUTION", "SLURM_MPI_TYPE", "SLURM_PTY_"})
-      if (text.starts_with(prefix) && text != "SLURM_STEP_ID") {
-        names.push_back(name);
-        break;
-      }
-  }
-  return names;
 }
 
 // srun takes the word ":" for the beginning of another program, wherever the word is.
@@ -201,9 +178,9 @@ Result<JobOptions> plan(const JobRequest& request) {
   site.launcher = bootstrap::Launcher::slurm;
   site.dialect = &dialect_of_srun;
   site.way = mpi.way;
-  site.unset = of_the_step_around(environment);
+  site.unset = schedulers::variables_of_slurm_step(environment);
   if (*share)
-    for (std::string& name : variables_against_share()) site.unset.push_back(std::move(name));
+    for (std::string& name : schedulers::variables_of_slurm_resources()) site.unset.push_back(std::move(name));
   auto add = [&](const std::vector<std::string>& words) {
     site.command.insert(site.command.end(), words.begin(), words.end());
   };
@@ -217,7 +194,7 @@ Result<JobOptions> plan(const JobRequest& request) {
     auto where = place_in(component, request, *share);
     if (!where) return where.error();
     add(*where);
-    if (environment.has("SLURM_STEP_ID") && !*share) add({"--overlap"});
+    if (schedulers::is_in_slurm_step(environment) && !*share) add({"--overlap"});
     if (request.flags.is_set("oversubscribe")) add({"--overcommit"});
     add(command);
   }

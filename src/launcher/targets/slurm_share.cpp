@@ -64,11 +64,4 @@ std::vector<std::string> words_of(const SlurmShare& share) {
   return words;
 }
 
-std::vector<std::string> variables_against_share() {
-  return {"SLURM_MEM_PER_NODE",  "SLURM_MEM_PER_CPU",   "SLURM_MEM_PER_GPU",     "SLURM_GPUS",
-          "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND",
-          "SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU",  "SLURM_OVERLAP",         "SLURM_EXCLUSIVE",
-          "SLURM_TRES_PER_TASK"};
-}
-
 }  // namespace hvd::launcher

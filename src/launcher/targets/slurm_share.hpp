@@ -17,9 +17,7 @@ struct SlurmShare {
 // Reads "cores=2,memory=4G,gpus=1"; only cores must be there.
 Result<SlurmShare> parse_share(const std::string& text);
 
-// Returns the options of srun for a step that takes this share alone, and the variables of the job that srun would take
-// for further options.
+// Returns the options of srun for a step that takes this share alone.
 std::vector<std::string> words_of(const SlurmShare& share);
-std::vector<std::string> variables_against_share();
 
 }  // namespace hvd::launcher
