@@ -2,9 +2,9 @@
 
 namespace hvd::api {
 
-std::string& last_error() {
-  thread_local std::string text;
-  return text;
+LastError& last_error() {
+  thread_local LastError last;
+  return last;
 }
 
 hvd_status status_of(ErrorCode code) {
@@ -23,11 +23,12 @@ hvd_status status_of(ErrorCode code) {
 }
 
 hvd_status fail(ErrorCode code, std::string message) {
-  last_error() = std::move(message);
+  last_error() = {std::move(message), ""};
   return status_of(code);
 }
 hvd_status fail(const Error& error) {
-  return fail(error.code, error.message);
+  last_error() = {error.text(), std::string(error.id)};
+  return status_of(error.code);
 }
 
 std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {

@@ -12,8 +12,12 @@
 
 namespace hvd::api {
 
-// The text that hvd_last_error() returns in the calling thread.
-std::string& last_error();
+// What hvd_last_error() and hvd_last_error_id() return in the calling thread.
+struct LastError {
+  std::string text;  // with the id at its end
+  std::string id;    // empty if the error has none
+};
+LastError& last_error();
 
 hvd_status status_of(ErrorCode code);
 hvd_status fail(ErrorCode code, std::string message);

@@ -88,6 +88,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_counter", InCallback::allowed},
     {"hvd_visit_knobs", InCallback::allowed},
     {"hvd_visit_settings", InCallback::allowed},
+    {"hvd_last_error_id", InCallback::allowed},
 };
 
 // A function that its row refuses. A name without such a row does not compile.

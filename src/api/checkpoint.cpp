@@ -221,7 +221,7 @@ hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_
   std::string all = status == HVD_OK ? "" : "refused";
   for (const hvd_checkpoint_target& target : targets)
     if (status == HVD_OK && target.path != nullptr) all += std::string(target.path) + "\n";
-  std::string reason = hvd::api::last_error();
+  hvd::api::LastError reason = hvd::api::last_error();
   hvd_status agreed = hvd::api::agree_on(opened.runtime, hvd::crc32c(hvd::as_bytes(all)),
                                          "hvd_checkpoint_read: the ranks do not ask for the same tensors of " +
                                              opened.path + ", or one of them was refused");

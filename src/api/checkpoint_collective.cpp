@@ -31,7 +31,7 @@ hvd_status run_one(hvd_runtime* runtime, hvd_verb verb, const std::string& name,
   hvd_status status = start_one(runtime, verb, name, dtype, data, count, op, handle);
   if (status != HVD_OK) return status;
   status = hvd_wait(runtime, handle, -1);
-  std::string reason = last_error();
+  LastError reason = last_error();
   hvd_release(runtime, handle);
   last_error() = std::move(reason);
   return status;
@@ -62,13 +62,17 @@ hvd_status share_outcome(hvd_runtime* runtime, hvd_status status) {
   if (is_rank_0(runtime)) {
     ByteWriter writer(bytes);
     writer.put(static_cast<std::int32_t>(status));
-    writer.put_string(status == HVD_OK ? "" : last_error());
+    const LastError reason = status == HVD_OK ? LastError{} : last_error();
+    writer.put_string(reason.text);
+    writer.put_string(reason.id);
   }
   if (hvd_status sent = share_bytes(runtime, "outcome", bytes); sent != HVD_OK) return sent;
   ByteReader reader(bytes);
   status = static_cast<hvd_status>(reader.get<std::int32_t>());
-  std::string message(reader.get_string());
-  if (status != HVD_OK) last_error() = std::move(message);
+  LastError reason;
+  reason.text = reader.get_string();
+  reason.id = reader.get_string();
+  if (status != HVD_OK) last_error() = std::move(reason);
   return status;
 }
 
@@ -97,7 +101,7 @@ hvd_status Broadcasts::start(const std::string& name, void* data, std::size_t by
 
 hvd_status Broadcasts::wait() {
   hvd_status first = HVD_OK;
-  std::string reason = last_error();
+  LastError reason = last_error();
   for (hvd_handle handle : handles_) {
     hvd_status status = hvd_wait(runtime_, handle, -1);
     if (first == HVD_OK && status != HVD_OK) {

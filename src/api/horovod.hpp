@@ -24,11 +24,15 @@ namespace horovod {
 // The exception that is thrown for every status except HVD_OK.
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(hvd_status status) : std::runtime_error(hvd_last_error()), status_(status) {}
+  explicit Failure(hvd_status status)
+      : std::runtime_error(hvd_last_error()), status_(status), id_(hvd_last_error_id()) {}
   hvd_status status() const noexcept { return status_; }
+  // The id in docs/errors.md, such as "HVD2101"; empty if the error has none.
+  const std::string& id() const noexcept { return id_; }
 
  private:
   hvd_status status_;
+  std::string id_;
 };
 
 inline void check(hvd_status status) {

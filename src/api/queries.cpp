@@ -42,7 +42,10 @@ void take_position(const hvd::runtime::Position& position, hvd_world& world) {
 extern "C" {
 
 const char* hvd_last_error(void) {
-  return last_error().c_str();
+  return last_error().text.c_str();
+}
+const char* hvd_last_error_id(void) {
+  return last_error().id.c_str();
 }
 const char* hvd_version(void) {
   return HVD_VERSION;

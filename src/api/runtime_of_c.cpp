@@ -35,7 +35,7 @@ bool refuse_in_callback(RefusedFunction function) {
       std::string(function->name) +
           " was called in a callback on completion (on_done, on_end), whose thread must not wait, and did nothing; "
           "start operations there, and wait elsewhere");
-  if (function->in_callback == InCallback::refused_and_logged) log::error(last_error());
+  if (function->in_callback == InCallback::refused_and_logged) log::error(last_error().text);
   return true;
 }
 

@@ -71,7 +71,7 @@ Status listen_for_stops(runtime::Runtime& runtime, const Environment& environmen
       &runtime, runtime.world().rank == Rank{0},
       [raw = &runtime](StopCause cause, const std::string& reason) { raw->request_stop_point(cause, reason); });
   if (environment.get("HOROVOD_STOP_SIGNALS").value_or("").empty()) return {};
-  return start_watch() == HVD_OK ? Status() : Status(Error(ErrorCode::system, last_error()));
+  return start_watch() == HVD_OK ? Status() : Status(Error(ErrorCode::system, last_error().text));
 }
 
 void forget_stops(const runtime::Runtime& runtime) {

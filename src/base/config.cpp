@@ -80,22 +80,29 @@ struct Row {
   const char* default_value;
   const char* meaning;
   Place place = {};
-  enum Trait : std::uint8_t {
-    ordinary,
-    missed,   // has no effect yet, although users rely on it: a user who sets it is warned
-    unheard,  // has no effect yet, but nobody relies on it alone: no warning
-    equal,    // must be equal on all ranks; otherwise ranks decide differently and wait for each other for ever
-  } trait = ordinary;
+  KnobTrait trait = KnobTrait::ordinary;
+  const char* setter = "";  // what sets it in place of users
 };
-constexpr Row::Trait missed = Row::missed, unheard = Row::unheard, equal = Row::equal;
+constexpr KnobTrait missed = KnobTrait::missed, unheard = KnobTrait::unheard, idle = KnobTrait::idle,
+                    ordinary = KnobTrait::ordinary, equal = KnobTrait::equal;
 constexpr std::monostate nowhere;
 
-// A new knob is a row here and a member of Config. A test checks that the member's default equals the row's. Every row,
-// and every comment between rows, is on one line: docs/settings reads them and writes docs/settings.md.
+constexpr KnobSection sections_of_knobs[] = {
+    {"HOROVOD_FUSION_THRESHOLD", "Settings of jobs", ""},
+    {"HOROVOD_RANK", "Set by launchers for the ranks", ""},
+    {"HOROVOD_AUTOTUNE", "Not there yet",
+     "These are known, so that they are not taken for typing errors, but have no effect."},
+    {"HOROVOD_NUM_NCCL_STREAMS", "Known from Horovod and accepted, so that scripts run unchanged",
+     "Most of these have no effect, because this library decides by itself or has no such part."},
+    {"HOROVOD_WITH_MPI", "Read by the build (cmake/build_variables.cmake)",
+     "They have no effect on a job, but images and profiles set them."},
+};
+
+// A new knob is a row here and a member of Config. A test checks that the member's default equals the row's.
+// docs/settings writes docs/settings.md from this table.
 //
 // clang-format off
 constexpr Row rows[] = {
-    // Settings of jobs.
     {"HOROVOD_FUSION_THRESHOLD", bytes, "134217728", "most bytes of tensors that travel as one batch; 0: every tensor alone", integer_at<&Config::fusion_threshold_bytes>},
     {"HOROVOD_DEVICE_FUSION_THRESHOLD", bytes, "33554432", "the same for tensors in device memory: while a device has batches to carry out, the next one gathers tensors up to this size", integer_at<&Config::device_fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1", "how long tensors in device memory may wait at most for others to travel with, while no program waits for them; while their device is idle only those that are less than 1 MB together wait, for 1 ms at most; 0: they never wait; tensors in host memory never wait for a clock", decimal_at<&Config::cycle_time_ms>},
@@ -145,7 +152,7 @@ constexpr Row rows[] = {
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1", "GPU: one kernel copies the tensors of a batch; 0: they are copied one by one, the way out where no kernel can be loaded"},
     {"HOROVOD_GPU_ROOT", path, "", "folder in which proc/driver/nvidia and dev are looked for, for tests; default: those of the system"},
     {"HOROVOD_FAKE_NODE", text, "", "for tests: ranks with other values are on other nodes, though they share a machine"},
-    {"HOROVOD_ROOT", path, "", "set by modulefiles: where the installation is, for build scripts"},
+    {"HOROVOD_ROOT", path, "", "where the installation is, for build scripts", nowhere, ordinary, "modulefiles"},
     {"HOROVOD_MPIEXEC", path, "", "horovodrun --mpi: the launcher to use; default: the mpiexec or mpirun along PATH"},
     {"HOROVOD_PMI_BRIDGE", flag, "1", "horovodrun: preload libhorovod_pmi_bridge.so into the ranks, by which an MPICH without PMIx finds the other ranks where the program starts it", flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh", "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command for a shell there"},
@@ -156,32 +163,30 @@ constexpr Row rows[] = {
     {"HOROVOD_MAX_REQUEUES", count, "0", "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "", "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there and takes the image"},
 
-    // Set by launchers for the ranks.
-    {"HOROVOD_RANK", count, "", "set by the launcher: this process's rank"},
-    {"HOROVOD_SIZE", positive, "", "set by the launcher: number of ranks"},
-    {"HOROVOD_LOCAL_RANK", count, "", "set by the launcher: rank among those of this node"},
-    {"HOROVOD_LOCAL_SIZE", positive, "", "set by the launcher: number of ranks of this node"},
-    {"HOROVOD_CROSS_RANK", count, "", "set by the launcher: this node among those that have the local rank"},
-    {"HOROVOD_CROSS_SIZE", positive, "", "set by the launcher: number of nodes that have the local rank"},
-    {"HOROVOD_HOSTNAME", name, "", "set by the launcher: the host's name in the job"},
-    {"HOROVOD_OWNER", text, "", "set by the library: the process that is the rank, and of which launch; its children must not join in its place"},
-    {"HOROVOD_ELASTIC", flag, "0", "set by horovodrun: the ranks of this job come and go (--min-np)", flag_at<&Config::elastic>, equal},
-    {"HOROVOD_ELASTIC_PROCESS", count, "", "set by horovodrun: number of this process in an elastic job, which it keeps while its rank changes"},
-    {"HOROVOD_CONTAINER", text, "", "set by horovodrun: the image that the rank runs in (--container)"},
-    {"HOROVOD_CONTAINER_BIND", text, "", "set by horovodrun: folders that are seen inside besides, source[:target], separated by commas (--container-bind)"},
-    {"HOROVOD_CONTAINER_MPI", path, "", "set by horovodrun: the host's MPI for the image (--container-mpi)"},
-    {"HOROVOD_THREAD_SHARE", count, "", "set by horovodrun: the OMP_NUM_THREADS that it chose where there was none"},
-    {"HOROVOD_STARTED_AT", text, "", "set by horovodrun --verbose: when it started the job, in seconds since 1970; rank 0 then says how long the start took"},
-    {"HOROVOD_LOCAL_STORE", text, "", "set by horovodrun: its store of what the ranks tell each other at start"},
-    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "set by horovodrun: addresses or names of the host whose store the ranks meet at, separated by commas"},
-    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "set by horovodrun: port of the store that the ranks meet at"},
-    {"HOROVOD_SECRET_KEY", text, "", "set by horovodrun: what only the job's processes know, 16 bytes or more"},
-    {"HOROVOD_RUN_ADDRESSES", text, "", "set by horovod.run: addresses of the program that called it, separated by commas"},
-    {"HOROVOD_RUN_PORT", port, "", "set by horovod.run: port of the program that called it"},
-    {"HOROVOD_RUN_KEY", text, "", "set by horovod.run: what only the program that called it and the ranks know"},
-    {"HOROVOD_LOCAL_STORE_SECRET", text, "", "set by horovodrun: what a rank shows to its store"},
+    {"HOROVOD_RANK", count, "", "this process's rank", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_SIZE", positive, "", "number of ranks", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_LOCAL_RANK", count, "", "rank among those of this node", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_LOCAL_SIZE", positive, "", "number of ranks of this node", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_CROSS_RANK", count, "", "this node among those that have the local rank", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_CROSS_SIZE", positive, "", "number of nodes that have the local rank", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_HOSTNAME", name, "", "the host's name in the job", nowhere, ordinary, "the launcher"},
+    {"HOROVOD_OWNER", text, "", "the process that is the rank, and of which launch; its children must not join in its place", nowhere, ordinary, "the library"},
+    {"HOROVOD_ELASTIC", flag, "0", "the ranks of this job come and go (--min-np)", flag_at<&Config::elastic>, equal, "horovodrun"},
+    {"HOROVOD_ELASTIC_PROCESS", count, "", "number of this process in an elastic job, which it keeps while its rank changes", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_CONTAINER", text, "", "the image that the rank runs in (--container)", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_CONTAINER_BIND", text, "", "folders that are seen inside besides, source[:target], separated by commas (--container-bind)", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_CONTAINER_MPI", path, "", "the host's MPI for the image (--container-mpi)", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_THREAD_SHARE", count, "", "the OMP_NUM_THREADS that it chose where there was none", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_STARTED_AT", text, "", "when it started the job, in seconds since 1970; rank 0 then says how long the start took", nowhere, ordinary, "horovodrun --verbose"},
+    {"HOROVOD_LOCAL_STORE", text, "", "its store of what the ranks tell each other at start", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", text, "", "addresses or names of the host whose store the ranks meet at, separated by commas", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", port, "", "port of the store that the ranks meet at", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_SECRET_KEY", text, "", "what only the job's processes know, 16 bytes or more", nowhere, ordinary, "horovodrun"},
+    {"HOROVOD_RUN_ADDRESSES", text, "", "addresses of the program that called it, separated by commas", nowhere, ordinary, "horovod.run"},
+    {"HOROVOD_RUN_PORT", port, "", "port of the program that called it", nowhere, ordinary, "horovod.run"},
+    {"HOROVOD_RUN_KEY", text, "", "what only the program that called it and the ranks know", nowhere, ordinary, "horovod.run"},
+    {"HOROVOD_LOCAL_STORE_SECRET", text, "", "what a rank shows to its store", nowhere, ordinary, "horovodrun"},
 
-    // Not there yet: these are known, so that they are not taken for typing errors, but have no effect.
     {"HOROVOD_AUTOTUNE", flag, "0", "search the best settings while training", nowhere, missed},
     {"HOROVOD_AUTOTUNE_LOG", path, "", "CSV file for what autotuning tried", nowhere, missed},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", count, "3", "first samples that autotuning drops", nowhere, unheard},
@@ -191,54 +196,52 @@ constexpr Row rows[] = {
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", bytes, "1073741824", "Adasum: most bytes of one message", nowhere, unheard},
     {"HOROVOD_ENABLE_XLA_OPS", flag, "0", "TensorFlow: operations inside XLA's graphs", nowhere, missed},
 
-    // Known from Horovod and accepted, so that scripts run unchanged: most of these have no effect, because this library decides by itself or has no such part.
-    {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "no effect: the operations of a process set use one stream for NCCL, in the order that all ranks have agreed on"},
-    {"HOROVOD_CONTROLLER", controller, "", "no effect: agreement needs neither MPI nor Gloo"},
+    {"HOROVOD_NUM_NCCL_STREAMS", count, "1", "the operations of a process set use one stream for NCCL, in the order that all ranks have agreed on", nowhere, idle},
+    {"HOROVOD_CONTROLLER", controller, "", "agreement needs neither MPI nor Gloo", nowhere, idle},
     {"HOROVOD_CPU_OPERATIONS", cpu_operations, "", "gloo: no MPI, unless HOROVOD_MPI asks for it; else no effect, transports are chosen by what reaches the ranks", text_at<&Config::cpu_operations>, equal},
-    {"HOROVOD_CCL_CACHE", flag, "0", "no effect: there is no oneCCL here"},
-    {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "no effect: there is no Gloo here (see HOROVOD_START_TIMEOUT)"},
-    {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "no effect: there is no horovod.spark yet"},
-    {"HOROVOD_SPARK_PYTHONPATH", text, "", "no effect: there is no horovod.spark yet"},
-    {"HOROVOD_SPARK_WORK_DIR", path, "", "no effect: there is no horovod.spark yet"},
-    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "no effect: there is no horovod.spark yet"},
+    {"HOROVOD_CCL_CACHE", flag, "0", "there is no oneCCL here", nowhere, idle},
+    {"HOROVOD_GLOO_TIMEOUT_SECONDS", seconds, "30", "there is no Gloo here (see HOROVOD_START_TIMEOUT)", nowhere, idle},
+    {"HOROVOD_SPARK_START_TIMEOUT", seconds, "600", "there is no horovod.spark yet", nowhere, idle},
+    {"HOROVOD_SPARK_PYTHONPATH", text, "", "there is no horovod.spark yet", nowhere, idle},
+    {"HOROVOD_SPARK_WORK_DIR", path, "", "there is no horovod.spark yet", nowhere, idle},
+    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", flag, "0", "there is no horovod.spark yet", nowhere, idle},
 
-    // Read by the build (cmake/build_variables.cmake): they have no effect on a job, but images and profiles set them.
-    {"HOROVOD_WITH_MPI", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_MPI", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITH_GLOO", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_GLOO", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITH_TENSORFLOW", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_TENSORFLOW", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITH_PYTORCH", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_PYTORCH", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITH_MXNET", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_MXNET", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITH_NVTX", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_WITHOUT_NVTX", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_OPERATIONS", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_ALLREDUCE", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_ALLGATHER", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_BROADCAST", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_ALLTOALL", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_GPU_REDUCESCATTER", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_ALLOW_MIXED_GPU_IMPL", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_CUDA_HOME", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_NCCL_HOME", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_NCCL_INCLUDE", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_NCCL_LIB", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_NCCL_LINK", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_ROCM_HOME", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_BUILD_ARCH_FLAGS", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_BUILD_CUDA_CC_LIST", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_CMAKE", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_BUILD_FLAGS", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_NVTX_INCLUDE", path, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_DEBUG", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_SKIP_COMPILE", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_LOCAL_VERSION", text, "", "no effect: of the build (docs/migration.md)"},
-    {"HOROVOD_TEST_GPU", text, "", "no effect: of Horovod's tests"},
-    {"HOROVOD_MIXED_INSTALL", text, "", "no effect: of Horovod's tests"},
+    {"HOROVOD_WITH_MPI", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_MPI", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITH_GLOO", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_GLOO", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITH_TENSORFLOW", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_TENSORFLOW", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITH_PYTORCH", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_PYTORCH", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITH_MXNET", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_MXNET", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITH_NVTX", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_WITHOUT_NVTX", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_OPERATIONS", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_ALLREDUCE", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_ALLGATHER", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_BROADCAST", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_ALLTOALL", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_GPU_REDUCESCATTER", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_ALLOW_MIXED_GPU_IMPL", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_CUDA_HOME", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_NCCL_HOME", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_NCCL_INCLUDE", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_NCCL_LIB", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_NCCL_LINK", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_ROCM_HOME", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_BUILD_ARCH_FLAGS", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_BUILD_CUDA_CC_LIST", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_CMAKE", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_BUILD_FLAGS", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_NVTX_INCLUDE", path, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_DEBUG", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_SKIP_COMPILE", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_LOCAL_VERSION", text, "", "of the build (docs/migration.md)", nowhere, idle},
+    {"HOROVOD_TEST_GPU", text, "", "of Horovod's tests", nowhere, idle},
+    {"HOROVOD_MIXED_INSTALL", text, "", "of Horovod's tests", nowhere, idle},
 };
 // clang-format on
 
@@ -363,6 +366,17 @@ bool asks_for_something(const Row& row, std::string_view value) {
   return value != row.default_value;
 }
 
+std::string beginning_of_meaning(const Row& row) {
+  switch (row.trait) {
+    case missed:
+    case unheard: return "no effect in this version: ";
+    case idle: return "no effect: ";
+    case ordinary:
+    case equal: break;
+  }
+  return *row.setter == '\0' ? "" : std::string("set by ") + row.setter + ": ";
+}
+
 std::string unknown_name(std::string_view found) {
   std::vector<std::string_view> names;
   for (const Row& row : rows) names.emplace_back(std::string_view(row.name).substr(8));
@@ -445,13 +459,21 @@ std::span<const KnobRow> knobs() {
     std::vector<KnobRow> result;
     static std::list<std::string> meanings;
     for (const Row& row : rows) {
-      bool is_missing = row.trait == missed || row.trait == unheard;
-      meanings.push_back((is_missing ? "no effect in this version: " : "") + std::string(row.meaning));
-      result.push_back({row.name, row.rule.kind, row.default_value, meanings.back().c_str()});
+      meanings.push_back(beginning_of_meaning(row) + row.meaning);
+      result.push_back({row.name, row.rule.kind, row.default_value, meanings.back().c_str(), row.trait, row.setter,
+                        row.rule.least, row.rule.most});
     }
     return result;
   }();
   return shown;
+}
+
+std::span<const KnobSection> knob_sections() {
+  return sections_of_knobs;
+}
+
+bool KnobRow::has_no_effect() const {
+  return trait == missed || trait == unheard || trait == idle;
 }
 
 const KnobRow* knob_of(std::string_view name) {

@@ -94,14 +94,36 @@ std::string fault_in(std::string_view name, const std::string& value);
 // True if the knob treats two values as equal, such as "yes" and "1", or "10" and "10.0".
 bool means_the_same(std::string_view name, std::string_view one, std::string_view other);
 
+enum class KnobTrait : std::uint8_t {
+  ordinary,
+  missed,   // has no effect yet, although users rely on it: a user who sets it is warned
+  unheard,  // has no effect yet, but nobody relies on it alone: no warning
+  idle,     // known from Horovod and accepted, but has no effect here
+  equal,    // must be equal on all ranks; otherwise ranks decide differently and wait for each other for ever
+};
+
 // A row of the table of knobs, for help and documentation.
 struct KnobRow {
   const char* name;  // name of the variable, HOROVOD_…
-  const char* kind;  // kind of the value: "bytes", "seconds", "flag", …
+  const char* kind;  // kind of the value: "bytes", "seconds", "flag", …; for a choice the words, "mpi | gloo"
   const char* default_value;
   const char* meaning;
+  KnobTrait trait = KnobTrait::ordinary;
+  const char* setter = "";     // what sets it in place of users: "the launcher"
+  double least = 0, most = 0;  // of a number
+
+  bool has_no_effect() const;
+  bool is_for_users() const { return !has_no_effect() && *setter == '\0'; }
 };
 std::span<const KnobRow> knobs();
+
+// The headings of documentation, by the first knob below each.
+struct KnobSection {
+  const char* first_knob;
+  const char* title;
+  const char* text;
+};
+std::span<const KnobSection> knob_sections();
 const KnobRow* knob_of(std::string_view name);  // null if there is no knob of that name
 
 }  // namespace hvd

@@ -6,55 +6,115 @@
 namespace hvd {
 namespace {
 
-// Every row, and every comment between rows, is on one line: docs/errors reads them and writes docs/errors.md.
-//
-// clang-format off
-constexpr ErrorRow error_table[] = {
-    // The launcher.
-    {"HVD1001", "wrong flags", "A flag is unknown, malformed, out of range, or contradicts another one. The message names the flag and the nearest known one. `horovodrun --help` lists all; flags of the command itself come after the command."},
-    {"HVD1002", "faulty file of --config-file", "The file cannot be read, is no block YAML of sections with `key: value` lines, or has a value that its key does not take. The message has the line. Correct it, or leave the flag out."},
-    {"HVD1003", "faulty file of settings", "The site's or the user's file of settings cannot be read or understood; the message has file, line, what was expected and what was found. If it is the site's, tell who administers it; `HOROVOD_SITE_CONFIG=none` starts without it. See docs/configuration.md."},
-    {"HVD1004", "locked setting", "A flag, a variable or a file sets what the site has locked. Leave it out, or ask the contact that the message names. `horovodrun --show-config` tells what is locked and where each value comes from."},
-    {"HVD1005", "no plan for the job", "The number of ranks, the hosts, the command or the launcher do not fit each other or the job around: `-np` is missing, there are too few slots, a host file is wrong, the launcher is not there. `horovodrun --explain` with the same flags tells what was found."},
-    {"HVD1006", "command not found", "The command of the ranks does not exist along PATH, or cannot be executed. Look at its spelling, at the modules or environment that are loaded, and at the file's permissions."},
-    {"HVD1007", "image that cannot be used", "`--container` names no image, or one that no runtime here can run, or one of another Horovod. The message says what was expected. See docs/containers.md."},
-    {"HVD1008", "flag that has no use yet", "The flag belongs to a part of Horovod that this version does not have. Leave it out; docs/migration.md lists what is absent."},
-    {"HVD1009", "job script that cannot be written", "`--jobscript` lacks something that the site demands, or a value does not fit it. The message names it."},
-    {"HVD1010", "support bundle that cannot be written", "The archive's place cannot be written, or `tar` is not there. Name another file: `--support-bundle=FILE`."},
-    {"HVD1011", "build that cannot be had", "A variable of the environment asks the build for something that this version does not have, such as HOROVOD_WITH_MXNET=1 or HOROVOD_GPU_OPERATIONS=MPI, or is neither 0 nor 1. Unset it, or see docs/migration.md for what each variable does."},
-    {"HVD1012", "environment that cannot be staged", "The archive of `--stage` is not there, is no whole archive of tar, would be unpacked outside of its folder, holds no environment, or has no room on a node. The message names the node and says what was found; see docs/launching.md."},
-    // Ends of ranks.
-    {"HVD1201", "a rank failed", "A rank ended with a code other than 0, and the others were ended because of it. The cause is in what this rank wrote, often a traceback just above; what other ranks say is a consequence."},
-    {"HVD1202", "a rank was killed", "A signal ended a rank: a crash (SIGSEGV, SIGBUS, SIGILL), the out-of-memory killer or somebody (SIGKILL). The block names the likely reason. Against a lack of memory: fewer ranks per node, smaller batches, fewer loader workers, or more memory for the job."},
-    {"HVD1203", "a rank was not started", "The command of a rank could not be executed on its host. Horovod, the command and its environment must be at the same place on every host, or HOROVOD_REMOTE_PROGRAM must name it."},
-    {"HVD1204", "a host was lost", "A host gave no sign of life any more, or its agent ended. Look at the node's state with the scheduler and for its kernel's messages; start again without it."},
-    {"HVD1205", "a rank ended the job", "A rank asked for the end of the job, because an operation failed or it stalled. The reason stands in the block and has an id of its own where there is one."},
-    // Start of the ranks.
-    {"HVD2001", "no start", "The ranks could not join the job or reach each other. The message names what was tried. Compare with `horovodrun --explain`; HOROVOD_LOG_LEVEL=debug tells each step."},
-    {"HVD2002", "alone among several", "The process was started as one of several, but found none of the others, so each would train alone. Use the flag that the message names, as `srun --mpi=pmix`, or let the launcher's variables through."},
-    {"HVD2003", "not all came in time", "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import, hang, have ended, or were started in another way. The message names them; raise the limit if imports are slow."},
-    // Operations.
-    {"HVD2101", "the ranks disagree", "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same code with the same settings; the message names who has what."},
-    {"HVD2102", "a rank was lost", "A rank ended or cannot be reached while others need it. Look for the first failure: the launcher's block, or the rank's own output."},
-    {"HVD2103", "an operation took too long", "Something that all ranks take part in did not end in its time. The message names the ranks that did not answer, and the setting of the limit."},
-    {"HVD2104", "a stream that cannot wait", "The operation is done, but the stream that should wait for its result is being captured into a graph. The handle stays: wait for it before the capture begins, or after its end."},
-    {"HVD2201", "missing ranks", "Some ranks do not submit what others wait for: different code, another number of batches, an exception that was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},
-    // Checkpoints.
-    {"HVD3001", "checkpoint that cannot be written", "The state could not be saved: no space, no permission, another job has the lease of the path, or no HDF5 library. The previous generation is untouched."},
-    {"HVD3002", "checkpoint that cannot be read", "There is none at the path, or a checksum or its form is wrong. `horovodrun --checkpoint verify PATH` tells what; an older generation may be whole."},
+constexpr ErrorSection sections_of_errors[] = {
+    {"HVD1001", "The launcher"}, {"HVD1201", "Ends of ranks"}, {"HVD2001", "Start of the ranks"},
+    {"HVD2101", "Operations"},   {"HVD3001", "Checkpoints"},
 };
-// clang-format on
+
+// docs/errors writes docs/errors.md from this table.
+constexpr ErrorRow error_table[] = {
+    {"HVD1001", "wrong flags",
+     "A flag is unknown, malformed, out of range, or contradicts another one. The message names the flag and the "
+     "nearest known one. `horovodrun --help` lists all; flags of the command itself come after the command."},
+    {"HVD1002", "faulty file of --config-file",
+     "The file cannot be read, is no block YAML of sections with `key: value` lines, or has a value that its key "
+     "does not take. The message has the line. Correct it, or leave the flag out."},
+    {"HVD1003", "faulty file of settings",
+     "The site's or the user's file of settings cannot be read or understood; the message has file, line, what was "
+     "expected and what was found. If it is the site's, tell who administers it; `HOROVOD_SITE_CONFIG=none` "
+     "starts without it. See docs/configuration.md."},
+    {"HVD1004", "locked setting",
+     "A flag, a variable or a file sets what the site has locked. Leave it out, or ask the contact that the "
+     "message names. `horovodrun --show-config` tells what is locked and where each value comes from."},
+    {"HVD1005", "no plan for the job",
+     "The number of ranks, the hosts, the command or the launcher do not fit each other or the job around: `-np` "
+     "is missing, there are too few slots, a host file is wrong, the launcher is not there. `horovodrun --explain` "
+     "with the same flags tells what was found."},
+    {"HVD1006", "command not found",
+     "The command of the ranks does not exist along PATH, or cannot be executed. Look at its spelling, at the "
+     "modules or environment that are loaded, and at the file's permissions."},
+    {"HVD1007", "image that cannot be used",
+     "`--container` names no image, or one that no runtime here can run, or one of another Horovod. The message "
+     "says what was expected. See docs/containers.md."},
+    {"HVD1008", "flag that has no use yet",
+     "The flag belongs to a part of Horovod that this version does not have. Leave it out; docs/migration.md lists "
+     "what is absent."},
+    {"HVD1009", "job script that cannot be written",
+     "`--jobscript` lacks something that the site demands, or a value does not fit it. The message names it."},
+    {"HVD1010", "support bundle that cannot be written",
+     "The archive's place cannot be written, or `tar` is not there. Name another file: `--support-bundle=FILE`."},
+    {"HVD1011", "build that cannot be had",
+     "A variable of the environment asks the build for something that this version does not have, such as "
+     "HOROVOD_WITH_MXNET=1 or HOROVOD_GPU_OPERATIONS=MPI, or is neither 0 nor 1. Unset it, or see "
+     "docs/migration.md for what each variable does."},
+    {"HVD1012", "environment that cannot be staged",
+     "The archive of `--stage` is not there, is no whole archive of tar, would be unpacked outside of its folder, "
+     "holds no environment, or has no room on a node. The message names the node and says what was found; see "
+     "docs/launching.md."},
+    {"HVD1201", "a rank failed",
+     "A rank ended with a code other than 0, and the others were ended because of it. The cause is in what this "
+     "rank wrote, often a traceback just above; what other ranks say is a consequence."},
+    {"HVD1202", "a rank was killed",
+     "A signal ended a rank: a crash (SIGSEGV, SIGBUS, SIGILL), the out-of-memory killer or somebody (SIGKILL). "
+     "The block names the likely reason. Against a lack of memory: fewer ranks per node, smaller batches, fewer "
+     "loader workers, or more memory for the job."},
+    {"HVD1203", "a rank was not started",
+     "The command of a rank could not be executed on its host. Horovod, the command and its environment must be at "
+     "the same place on every host, or HOROVOD_REMOTE_PROGRAM must name it."},
+    {"HVD1204", "a host was lost",
+     "A host gave no sign of life any more, or its agent ended. Look at the node's state with the scheduler and "
+     "for its kernel's messages; start again without it."},
+    {"HVD1205", "a rank ended the job",
+     "A rank asked for the end of the job, because an operation failed or it stalled. The reason stands in the "
+     "block and has an id of its own where there is one."},
+    {"HVD2001", "no start",
+     "The ranks could not join the job or reach each other. The message names what was tried. Compare with "
+     "`horovodrun --explain`; HOROVOD_LOG_LEVEL=debug tells each step."},
+    {"HVD2002", "alone among several",
+     "The process was started as one of several, but found none of the others, so each would train alone. Use the "
+     "flag that the message names, as `srun --mpi=pmix`, or let the launcher's variables through."},
+    {"HVD2003", "not all came in time",
+     "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import, hang, have "
+     "ended, or were started in another way. The message names them; raise the limit if imports are slow."},
+    {"HVD2101", "the ranks disagree",
+     "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same "
+     "code with the same settings; the message names who has what."},
+    {"HVD2102", "a rank was lost",
+     "A rank ended or cannot be reached while others need it. Look for the first failure: the launcher's block, or "
+     "the rank's own output."},
+    {"HVD2103", "an operation took too long",
+     "Something that all ranks take part in did not end in its time. The message names the ranks that did not "
+     "answer, and the setting of the limit."},
+    {"HVD2104", "a stream that cannot wait",
+     "The operation is done, but the stream that should wait for its result is being captured into a graph. The "
+     "handle stays: wait for it before the capture begins, or after its end."},
+    {"HVD2105", "a name that is in flight",
+     "An operation was started under a name whose last use has not ended on this rank. Wait for that one, or give "
+     "this one another name."},
+    {"HVD2201", "missing ranks",
+     "Some ranks do not submit what others wait for: different code, another number of batches, an exception that "
+     "was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},
+    {"HVD3001", "checkpoint that cannot be written",
+     "The state could not be saved: no space, no permission, another job has the lease of the path, or no HDF5 "
+     "library. The previous generation is untouched."},
+    {"HVD3002", "checkpoint that cannot be read",
+     "There is none at the path, or a checksum or its form is wrong. `horovodrun --checkpoint verify PATH` tells "
+     "what; an older generation may be whole."},
+};
 
 }  // namespace
 
-std::string identified(std::string message, std::string_view id) {
-  if (message.find("[HVD") != std::string::npos) return message;
+std::string with_id(std::string message, std::string_view id) {
   return std::move(message) + " [" + std::string(id) + "]";
 }
 
 Error identified(Error error, std::string_view id) {
-  error.message = identified(std::move(error.message), id);
+  if (error.id.empty()) error.id = id;
   return error;
+}
+
+std::span<const ErrorSection> error_sections() {
+  return sections_of_errors;
 }
 
 std::span<const ErrorRow> error_rows() {

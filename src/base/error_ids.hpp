@@ -9,10 +9,11 @@
 
 namespace hvd {
 
-// Returns the message with the id at its end. If the message has an id already, it is not changed, because the code
-// that knows the cause best gives the id first.
-std::string identified(std::string message, std::string_view id);
+// Gives the error an id. An error that has one keeps it, because the code that knows the cause best gives the id first.
 Error identified(Error error, std::string_view id);
+
+// Returns the message with the id at its end, for people. Everything that prints an id uses this function.
+std::string with_id(std::string message, std::string_view id);
 
 struct ErrorRow {
   const char* id;
@@ -20,5 +21,12 @@ struct ErrorRow {
   const char* paragraph;
 };
 std::span<const ErrorRow> error_rows();
+
+// The headings of docs/errors.md, by the first id below each.
+struct ErrorSection {
+  const char* first_id;
+  const char* title;
+};
+std::span<const ErrorSection> error_sections();
 
 }  // namespace hvd

@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "base/error_ids.hpp"
+
 namespace hvd {
 
 const char* name_of(ErrorCode code) noexcept {
@@ -17,6 +19,10 @@ const char* name_of(ErrorCode code) noexcept {
     case ErrorCode::system: return "system error";
   }
   return "unknown error";
+}
+
+std::string Error::text() const {
+  return id.empty() ? message : with_id(message, id);
 }
 
 std::string errno_text(int errno_value) {

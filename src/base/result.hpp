@@ -5,6 +5,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -31,11 +32,14 @@ struct Error {
   ErrorCode code;
   std::string message;
   std::source_location origin;
+  // The error's stable name in docs/errors.md; empty if it has none. It refers to a literal (base/error_ids.hpp).
+  std::string_view id{};
   // True if this error only follows from another rank's failure. That rank knows the cause and will announce it.
   bool is_a_consequence = false;
 
   Error(ErrorCode code_, std::string message_, std::source_location origin_ = std::source_location::current())
       : code(code_), message(std::move(message_)), origin(origin_) {}
+  std::string text() const;  // for people: the message, with the id at its end
 };
 
 // errno_text() returns the C library's text for a value of errno.
@@ -63,10 +67,19 @@ class [[nodiscard]] Result {
   const T& operator*() const { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  Error& error() { return *std::get_if<1>(&content_); }
-  const Error& error() const { return *std::get_if<1>(&content_); }
+  Error& error() {
+    check_failed();
+    return *std::get_if<1>(&content_);
+  }
+  const Error& error() const {
+    check_failed();
+    return *std::get_if<1>(&content_);
+  }
 
  private:
+  void check_failed() const {
+    if (has_value()) panic("the error of a Result that has a value was read");
+  }
   void check() const {
     if (!has_value()) panic("a failed Result was read as a value: " + error().message);
   }
@@ -81,10 +94,19 @@ class [[nodiscard]] Result<void> {
 
   bool has_value() const noexcept { return !error_.has_value(); }
   explicit operator bool() const noexcept { return has_value(); }
-  Error& error() { return *error_; }
-  const Error& error() const { return *error_; }
+  Error& error() {
+    check_failed();
+    return *error_;
+  }
+  const Error& error() const {
+    check_failed();
+    return *error_;
+  }
 
  private:
+  void check_failed() const {
+    if (has_value()) panic("the error of a Status that is good was read");
+  }
   std::optional<Error> error_;
 };
 

@@ -69,7 +69,10 @@ std::string converted(FileKey::Form form, const std::string& value) {
 
 class Parser {
  public:
-  Parser(const std::string& path, bool is_of_site) : is_of_site_(is_of_site) { file_.path = path; }
+  Parser(const std::string& path, bool is_of_site) {
+    file_.path = path;
+    file_.is_of_site = is_of_site;
+  }
 
   Result<SettingsFile> parse(std::string_view text) {
     auto entries = read_yaml(text, file_.path, kind_of);
@@ -101,7 +104,7 @@ class Parser {
   }
 
   Status take_word(const YamlEntry& entry, const std::string& value) {
-    if (!is_of_site_) {
+    if (!file_.is_of_site) {
       file_.notices.push_back(file_.place(entry.line) + ": the key " + entry.key +
                               " has no effect: only the file of the site may have it");
       return {};
@@ -153,7 +156,6 @@ class Parser {
   }
 
   SettingsFile file_;
-  bool is_of_site_;
 };
 
 // Returns the value in the site's file; if the file does not have the variable, the default.
@@ -182,9 +184,8 @@ const FileKey* file_key_of(std::string_view variable) {
 std::string why_not_in_a_file(const std::string& variable) {
   if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot stand in a file";
   const KnobRow* knob = knob_of(variable);
-  std::string_view meaning = knob == nullptr ? "" : knob->meaning;
-  if (!meaning.starts_with("set by")) return {};
-  return "it is " + std::string(meaning.substr(0, meaning.find(':'))) + ", so it cannot stand in a file";
+  if (knob == nullptr || *knob->setter == '\0') return {};
+  return std::string("it is set by ") + knob->setter + ", so it cannot stand in a file";
 }
 
 Result<SettingsFile> parse_settings_file(std::string_view text, const std::string& path, bool is_of_site) {
@@ -215,8 +216,8 @@ Status SettingsFiles::check_lock(const std::string& variable, const std::string&
                      (locked.empty() ? "to be unset" : "to " + locked) + " (" + site->place(lock->second) +
                      "): leave it out, or " + whom_to_ask();
   const KnobRow* knob = knob_of(variable);
-  if (knob == nullptr || !std::string_view(knob->meaning).starts_with("no effect"))
-    return Error(ErrorCode::invalid_argument, identified(std::move(text), "HVD1004"));
+  if (knob == nullptr || !knob->has_no_effect())
+    return identified(Error(ErrorCode::invalid_argument, std::move(text)), "HVD1004");
   notices.push_back(std::move(text));
   return {};
 }

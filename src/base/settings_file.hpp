@@ -41,6 +41,7 @@ struct LauncherEntry {
 
 struct SettingsFile {
   std::string path;
+  bool is_of_site = false;                    // else the user's
   std::string contact;                        // whom users ask about locks; empty: the file does not tell
   std::map<std::string, FileValue> settings;  // values by variable; if a variable has several lines, the last one
                                               // counts

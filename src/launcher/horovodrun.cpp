@@ -45,11 +45,15 @@ using launcher::Flags;
 
 constexpr int usage_error = 2;
 
-// Prints a message. `id` is the error's id in docs/errors.md; a notice has no id.
-int complain(std::string message, int code, std::string_view id = {}) {
-  if (!id.empty()) message = identified(std::move(message), id);
+// Prints a notice.
+int complain(const std::string& message, int code) {
   std::fprintf(stderr, "horovodrun: %s\n", message.c_str());
   return code;
+}
+
+// Prints an error. `id` is its id in docs/errors.md, unless it has one.
+int complain(Error error, int code, std::string_view id) {
+  return complain(identified(std::move(error), id).text(), code);
 }
 
 Error misuse(std::string message) {
@@ -178,16 +182,17 @@ std::optional<int> preflight(const Flags& flags, const Environment& environment,
   const std::string mode = flags.get("preflight");
   if (mode.empty()) return std::nullopt;
   if (mode != "before" && mode != "only" && mode != "json")
-    return complain("--preflight has no value, or is =only or =json, not '" + mode + "'", usage_error, "HVD1001");
+    return complain(misuse("--preflight has no value, or is =only or =json, not '" + mode + "'"), usage_error,
+                    "HVD1001");
   const bool is_before = mode == "before";
   if (is_before && flags.command.empty())
-    return complain("the command is missing; to check and start nothing: --preflight=only", usage_error, "HVD1001");
+    return complain(misuse("the command is missing; to check and start nothing: --preflight=only"), usage_error,
+                    "HVD1001");
   auto request = request_of(flags, environment);
-  if (!request) return complain(request.error().message, usage_error, "HVD1005");
-  if (auto completed = complete(*request); !completed)
-    return complain(completed.error().message, usage_error, "HVD1005");
+  if (!request) return complain(request.error(), usage_error, "HVD1005");
+  if (auto completed = complete(*request); !completed) return complain(completed.error(), usage_error, "HVD1005");
   auto outcome = launcher::preflight::run(*request, arguments, mode == "json");
-  if (!outcome) return complain(outcome.error().message, usage_error, "HVD1005");
+  if (!outcome) return complain(outcome.error(), usage_error, "HVD1005");
   // Standard output belongs to the job.
   std::fputs(outcome->text.c_str(), is_before ? stderr : stdout);
   if (outcome->has_fault) return launcher::preflight::fault_found;
@@ -229,7 +234,7 @@ int write_support_bundle(const Flags& flags, const Environment& environment, con
                                               : options.error().message + "\n";
   files.push_back({"ranks.txt", "command:" + command + "\n" + map});
   auto written = launcher::write_bundle(std::move(files), flags.get("support_bundle"), environment);
-  if (!written) return complain(written.error().message, 1, "HVD1010");
+  if (!written) return complain(written.error(), 1, "HVD1010");
   return std::printf("%s\n", written->c_str()), 0;
 }
 
@@ -241,7 +246,7 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("manual")) return std::fputs(launcher::manual_page().c_str(), stdout), 0;
   if (flags.has("completion")) {
     auto text = launcher::completion_for(flags.get("completion"));
-    if (!text) return complain(text.error().message, usage_error, "HVD1001");
+    if (!text) return complain(text.error(), usage_error, "HVD1001");
     return std::fputs(text->c_str(), stdout), 0;
   }
   if (flags.has("check_build"))
@@ -252,10 +257,10 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("checkpoint"))
     return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
   if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
-    return complain(usable.error().message, usage_error, "HVD1008");
+    return complain(usable.error(), usage_error, "HVD1008");
   if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
   auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
-  if (!text) return complain(text.error().message, usage_error, flags.has("jobscript") ? "HVD1009" : "HVD1005");
+  if (!text) return complain(text.error(), usage_error, flags.has("jobscript") ? "HVD1009" : "HVD1005");
   return std::fputs(text->c_str(), stdout), 0;
 }
 
@@ -297,17 +302,17 @@ void forget_what_is_for_the_job(Flags& flags) {
 // Returns an exit code only if the environment could not be staged.
 std::optional<int> stage(Flags& flags, const Environment& environment, std::span<char* const> arguments) {
   if (!flags.has("stage")) return std::nullopt;
-  if (flags.command.empty()) return complain("the command is missing", usage_error, "HVD1001");
+  if (flags.command.empty()) return complain(misuse("the command is missing"), usage_error, "HVD1001");
   auto staged = launcher::staging::stage(flags, environment, arguments);
   if (staged) return std::nullopt;
   const bool is_misuse = !flags.has("stage_job");
-  return complain(staged.error().message, is_misuse ? usage_error : 1, "HVD1012");
+  return complain(staged.error(), is_misuse ? usage_error : 1, "HVD1012");
 }
 
 int run(int count, char** arguments) {
   Environment environment = Environment::of_this_process();
   auto flags = read_flags(count, arguments);
-  if (!flags) return complain(flags.error().message, usage_error, "HVD1001");
+  if (!flags) return complain(flags.error(), usage_error, "HVD1001");
   // Help is printed before files are read, because a faulty file may be the reason why the user needs help.
   auto asks_for = [&](const char* name) { return flags->has(name); };
   constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
@@ -315,19 +320,17 @@ int run(int count, char** arguments) {
   auto layers = needs_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
   if (is_inner_run(*flags)) forget_what_is_for_the_job(*flags);
   for (const std::string& notice : flags->notices) complain(notice, 0);
-  if (!layers) return complain(layers.error().message, usage_error, "HVD1003");
+  if (!layers) return complain(layers.error(), usage_error, "HVD1003");
   if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
 
   const std::span<char*> own(arguments + 1, static_cast<std::size_t>(count - 1) - flags->command.size());
   if (auto ended = stage(*flags, environment, own)) return *ended;
   if (auto ended = preflight(*flags, environment, own)) return *ended;
-  if (auto put = put_into_image(*flags, environment); !put)
-    return complain(put.error().message, usage_error, "HVD1007");
+  if (auto put = put_into_image(*flags, environment); !put) return complain(put.error(), usage_error, "HVD1007");
   auto options = plan(*flags, environment);
-  if (!options) return complain(options.error().message, usage_error, "HVD1005");
+  if (!options) return complain(options.error(), usage_error, "HVD1005");
   int code = 0;
-  if (auto found = find_program(*options, environment, code); !found)
-    return complain(found.error().message, code, "HVD1006");
+  if (auto found = find_program(*options, environment, code); !found) return complain(found.error(), code, "HVD1006");
   if (options->verbose) {
     print_verbose_start(*options);
     const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "base/error_ids.hpp"
 #include "base/log.hpp"
 #include "base/transports.hpp"
 #include "native/posix/affinity.hpp"
@@ -343,9 +344,10 @@ Status Runtime::take(const Start& start, Together& together) {
       return memories_differ(*together.first, operation);
   }
   if (operation.entry->in_flight.exchange(true, std::memory_order_acq_rel))
-    return Error(ErrorCode::invalid_argument, "'" + operation.entry->name + "' is in flight already on " +
-                                                  describe(world_, world_.rank) +
-                                                  "; wait for it or give this one another name");
+    return identified(Error(ErrorCode::invalid_argument, "'" + operation.entry->name + "' is in flight already on " +
+                                                             describe(world_, world_.rank) +
+                                                             "; wait for it or give this one another name"),
+                      "HVD2105");
   Status taken;
   // A transient operation is released with the handle of its use, so it can have only one use.
   if (operation.signature.transient && operation.starts.fetch_sub(1) <= 0) {

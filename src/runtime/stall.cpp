@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "base/error_ids.hpp"
+
 namespace hvd::runtime {
 
 namespace {
@@ -18,6 +20,8 @@ char state_of(const World& world, Rank rank) {
   auto name_end = line.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
+
+constexpr std::string_view missing_ranks_id = "HVD2201";
 
 // The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
@@ -109,8 +113,8 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
       " s for ranks that did not submit or serve them. " +
       (final ? "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)."
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
-               "ranks run different code or one of them hangs.") +
-      " [HVD2201]\nMissing ranks:";
+               "ranks run different code or one of them hangs.");
+  text = with_id(std::move(text), missing_ranks_id) + "\nMissing ranks:";
   std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
     if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";
@@ -138,7 +142,8 @@ std::string stall_report(const World& world, const StallOnDevice& stall, const s
         "process that cannot tell. ";
   }
   if (stall.final) text += "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS). ";
-  text += "[HVD2201]";
+  text.pop_back();  // the blank
+  text = with_id(std::move(text), missing_ranks_id);
   const std::vector<Rank> by{stall.by};
   const char* heading = "\nMissing ranks:";
   for (Rank rank : stall.is_held_up_by_program ? by : halted) {

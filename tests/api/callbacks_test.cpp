@@ -113,6 +113,7 @@ Call with(Function function) {
 std::map<std::string, Call> calls() {
   return {
       {"hvd_last_error", with([](Stage&) { return hvd_last_error(); })},
+      {"hvd_last_error_id", with([](Stage&) { return hvd_last_error_id(); })},
       {"hvd_version", with([](Stage&) { return hvd_version(); })},
       {"hvd_init", with([](Stage&) {
          hvd_runtime* runtime = nullptr;

@@ -29,7 +29,7 @@ SettingsFiles both(std::string_view site, std::string_view user) {
 std::string refusal(const SettingsFiles& files, std::map<std::string, std::string, std::less<>> variables) {
   std::vector<std::string> notices;
   auto checked = files.check_locks(Environment(std::move(variables)), notices);
-  if (!checked) return checked.error().message;
+  if (!checked) return checked.error().text();
   return notices.empty() ? "" : "notice: " + notices[0];
 }
 

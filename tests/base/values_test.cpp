@@ -1,6 +1,7 @@
 // The small value types of base: results, bytes, environment, groups, deadlines, names.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "base/data_type.hpp"
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
+#include "base/error_ids.hpp"
 #include "base/group.hpp"
 #include "base/panic.hpp"
 #include "base/result.hpp"
@@ -51,6 +53,27 @@ TEST(Result, passes_an_error_up_with_its_origin) {
   EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(status.error().message, "odd");
   EXPECT_STREQ(status.error().origin.function_name(), half_of(3).error().origin.function_name());
+}
+
+TEST(Error, has_the_first_id_that_it_was_given_and_shows_it_to_people) {
+  const Error plain(ErrorCode::system, "a text that quotes [HVD1001] of another");
+  EXPECT_EQ(plain.text(), plain.message);
+  const Error first = identified(plain, "HVD2101");
+  EXPECT_EQ(first.message, plain.message) << "the id is no part of the message";
+  EXPECT_EQ(identified(first, "HVD2001").text(), plain.message + " [HVD2101]");
+}
+
+TEST(Error, ids_stand_once_in_the_table_in_order_below_known_headings) {
+  std::vector<std::string> ids;
+  for (const ErrorRow& row : error_rows()) ids.emplace_back(row.id);
+  EXPECT_TRUE(std::ranges::is_sorted(ids));
+  EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
+  for (const ErrorSection& section : error_sections()) EXPECT_TRUE(std::ranges::count(ids, section.first_id) == 1);
+}
+
+TEST(ResultDeathTest, panics_when_a_success_is_read_as_a_failure) {
+  EXPECT_DEATH((void)half_of(4).error(), "the error of a Result that has a value was read");
+  EXPECT_DEATH((void)Status().error(), "the error of a Status that is good was read");
 }
 
 TEST(ResultDeathTest, panics_when_a_failure_is_read_as_a_value) {

@@ -189,6 +189,35 @@ class Gates(unittest.TestCase):
             self.assertIn("src/runtime/engine.cpp:2: ", found)
             self.assertIn("compares with the name of a transport", found)
 
+    def test_code_that_reads_a_text_back_is_found(self):
+        self.write(GOOD | {"src/base/error_ids.cpp": 'return " [HVD" + id;\n',
+                           "src/base/log.cpp": '// [HVD2104]\nif (error.id == "HVD2104") name.find("x");\n'})
+        self.assertEqual(owned_names.faults_of(self.root), [])
+        for line in ('text + " [HVD1004]"', 'error.message.find("has a table of")', 'knob.meaning.starts_with("set by")',
+                     'std::string_view(hvd_last_error()).ends_with("x")'):
+            self.write({"src/runtime/engine.cpp": f"\n{line};\n"})
+            found, = owned_names.faults_of(self.root)
+            self.assertIn("src/runtime/engine.cpp:2: ", found)
+
+    def test_a_second_way_to_do_what_has_an_owner_is_found(self):
+        spawn = "::posix_spawnp(&child, words[0], 0, 0, 0, 0);\n"
+        self.write(GOOD | {"src/native/posix/spawn.cpp": spawn, "src/base/log.cpp": "std::thread() == thread;\n"})
+        self.assertEqual(owned_names.faults_of(self.root), [])
+        for line in (spawn, 'std::thread([] {});\n', 'x.get("PATH").value_or("/bin");\n', 'f("%.1f MB", 1);\n'):
+            self.write({"src/runtime/engine.cpp": "\n" + line})
+            found, = owned_names.faults_of(self.root)
+            self.assertIn("src/runtime/engine.cpp:2: ", found)
+
+    def test_the_variable_of_a_scheduler_is_found_outside_of_schedulers(self):
+        line = 'get("SLURM_JOB_ID");\n'
+        self.write(GOOD | {"schedulers/slurm.cpp": line, "src/bootstrap/slurm.cpp": line,
+                           "src/base/log.cpp": "// SLURM_JOB_ID\n" 'say("set SLURM_CONF or PBS_JOBID");\n'})
+        self.assertEqual(owned_names.faults_of(self.root), [])
+        for name in ("SLURM_JOB_ID", "LSB_JOBID", "PBS_"):
+            self.write({"src/runtime/engine.cpp": f'\nget("{name}");\n'})
+            found, = owned_names.faults_of(self.root)
+            self.assertIn(f'src/runtime/engine.cpp:2: "{name}" names a variable of a scheduler', found)
+
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({
             "good.h": "HVD_API int hvd_one(void);\nHVD_API const char* hvd_two(int);\n",

@@ -22,7 +22,6 @@ ALLOWED = {
     "CMakeLists.txt": "the files of the plugins, and what they link",
     "api/callbacks.hpp": "hvd_nccl_built",
     "api/horovod.h": "HVD_CUDA, hvd_nccl_built",
-    "api/horovod.map": "hvd_nccl_built",
     "api/queries.cpp": "hvd_nccl_built",
     "base/config.cpp": "the table of knobs",
     "base/config.hpp": "HOROVOD_NCCL",

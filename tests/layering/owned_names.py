@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Names that only their owners know: fails on code that compares the name of a transport as text in other
-folders. What differs from one transport to the next is a column of src/base/transports.hpp.
+"""Names that only their owners know: fails on code that compares the name of a transport as text, or names a variable
+of a scheduler, in other folders. What differs from one transport or scheduler to the next is a column of
+src/base/transports.hpp, or a function of schedulers/. Texts for people are no names either: fails on code that looks
+for words in them. And what has one owner (the start of programs and of threads, the search path, sizes for people) is
+not written a second time.
 
 usage: owned_names.py ROOT
 """
@@ -13,6 +16,10 @@ from names import files_below  # noqa: E402
 
 TABLE = "src/base/transports.hpp"
 OWNERS_OF_TRANSPORTS = ("src/transport/", "src/native/mpi/", "src/native/nccl/", "src/bootstrap/mpi", TABLE)
+OWNERS_OF_VARIABLES = ("schedulers/", "src/bootstrap/")
+# The plugin of PMIx has no other file of native/posix.
+OWNERS_OF_THREADS = ("src/native/posix/thread.", "src/native/pmix/")
+OWNERS_OF_IDS = ("src/base/",)
 KINDS = {".cpp", ".hpp", ".py"}
 # The value of the key `controller` of Horovod's files is a word of users, which happens to be "mpi".
 LEFT_ALONE = {"src/launcher/options/config_file.cpp"}
@@ -30,7 +37,17 @@ def faults_of(root):
     words = "[\"'](" + "|".join(names) + ")[\"']"
     rules = [
         (OWNERS_OF_TRANSPORTS, re.compile(f"[=!]= ?{words}|{words} ?[=!]=|\\bstarts_with\\({words}"),
-         f"compares with the name of a transport; ask a column of {TABLE}")]
+         f"compares with the name of a transport; ask a column of {TABLE}"),
+        (OWNERS_OF_VARIABLES, re.compile(r"""["'](?:SLURMD?|LSB|PBS|FLUX|SGE|PE)_\w*["']"""),
+         "names a variable of a scheduler; let a function of schedulers/ read it"),
+        (OWNERS_OF_IDS, re.compile(r'"[^"\n]*\[HVD[^"\n]*"'),
+         "writes or reads an id within a text; give the error an id (base/error_ids), ask Error::id"),
+        ((), re.compile(r"\b(?:message|meaning|hvd_last_error\(\)\)?)\.(?:r?find|starts_with|ends_with)\("),
+         "reads a text for people back; ask a field"),
+        (("src/native/posix/spawn.",), re.compile(r"\bposix_spawnp?\("), "is another spawn; use posix::spawn"),
+        (OWNERS_OF_THREADS, re.compile(r"\bstd::thread\([^)]"), "is another start; use posix::start_thread"),
+        (("src/native/posix/process.",), re.compile(r'get\("PATH"\)\.value_or'), "use posix::search_path"),
+        (("src/base/size_text.",), re.compile(r'"[^"\n]*%[.\d]*f [KMGT]i?B(?!/)'), "use size_text")]
     faults = []
     for path in [*files_below(root / "src"), *(files_below(root / "jobscripts") if (root / "jobscripts").is_dir()
                                                else ())]:
@@ -51,5 +68,5 @@ if __name__ == "__main__":
     if len(sys.argv) != 2 or not (pathlib.Path(sys.argv[1]) / TABLE).is_file():
         sys.exit(__doc__)
     found = faults_of(sys.argv[1])
-    print("\n".join(found) if found else "only their owners know the names of transports")
+    print("\n".join(found) if found else "only owners know names of transports and schedulers; no text is read back")
     sys.exit(1 if found else 0)

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "base/error_ids.hpp"
+
 namespace hvd::bootstrap {
 
 namespace {
@@ -46,10 +48,11 @@ Status check_singleton(int world_size, const Environment& environment, const Con
   }
   if (!launch || launch->size < 2) return {};
   std::string who = launch->rank < 0 ? "this process" : "process " + std::to_string(launch->rank);
-  return Error(ErrorCode::unsupported,
-               who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
-                   launch->evidence + "), but found none of the others; each of them would train alone: " + advice +
-                   ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1 [HVD2002]");
+  Error error(ErrorCode::unsupported,
+              who + " is one of " + std::to_string(launch->size) + " that " + launch->name + " started together (" +
+                  launch->evidence + "), but found none of the others; each of them would train alone: " + advice +
+                  ". If every process is meant to run for itself, set HOROVOD_ALLOW_SINGLETON=1");
+  return identified(std::move(error), "HVD2002");
 }
 
 }  // namespace hvd::bootstrap

@@ -69,13 +69,6 @@ std::string item(bool available, const char* name) {
   return std::string("    ") + (available ? "[X] " : "[ ] ") + name + "\n";
 }
 
-bool has_plugin(const char* name, const Environment& environment) {
-  // The wrong size 0 of the table is enough to find out whether the plugin is there: the error then names the real
-  // size.
-  auto table = posix::open_plugin_table(name, 0, environment);
-  return table || table.error().message.find("has a table of") != std::string::npos;
-}
-
 std::string compiler() {
 #if defined(__clang__)
   return "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
@@ -120,9 +113,10 @@ std::string gpu_items(const Environment& environment, const Python& python) {
   for (const GpuMake& make : gpu_makes()) {
     std::string text = std::string(make.title) + ", for tensors in the memory of " + make.owner + " GPUs";
     if (make.kind == DeviceKind::cuda) text += " (" + driver + ")";
-    items += item(has_plugin(make.plugin, environment), text.c_str());
+    items += item(posix::can_open_plugin(make.plugin, environment), text.c_str());
   }
-  return items + item(has_plugin("nccl", environment), ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
+  return items + item(posix::can_open_plugin("nccl", environment),
+                      ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
 }
 
 }  // namespace
@@ -130,7 +124,7 @@ std::string gpu_items(const Environment& environment, const Python& python) {
 std::string check_build_text(const Environment& environment, bool verbose) {
   Python python = ask_python(environment);
   bool mpi = has_mpi_plugin(environment);
-  bool nccl = has_plugin("nccl", environment);
+  bool nccl = posix::can_open_plugin("nccl", environment);
   std::string text = verbose ? "\n" : "";
   text += std::string("Horovod v") + posix::plugin_stamp(0).version + ":\n\n";
   text += "Available Frameworks:\n" + item(python.has("tensorflow"), "TensorFlow") +
@@ -138,8 +132,8 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Controllers:\n" + item(mpi, "MPI") + item(true, "Gloo");
   text += "\nAvailable Tensor Operations:\n" + item(nccl, "NCCL") + item(false, "DDL") + item(false, "CCL") +
           item(mpi, "MPI") + item(true, "Gloo");
-  text += "\nAvailable Plugins:\n" + item(has_plugin("pmix", environment), "PMIx") +
-          item(has_plugin("hwloc", environment), "hwloc") + gpu_items(environment, python);
+  text += "\nAvailable Plugins:\n" + item(posix::can_open_plugin("pmix", environment), "PMIx") +
+          item(posix::can_open_plugin("hwloc", environment), "hwloc") + gpu_items(environment, python);
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
   text += hdf5_item(environment, python);
   text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";

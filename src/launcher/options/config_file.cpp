@@ -37,12 +37,12 @@ std::string as_boolean(const std::string& text) {
   return text;
 }
 
-Status apply_controller(Flags& flags, const std::string& text, const std::string& where, const std::string& place) {
+Status apply_controller(Flags& flags, const std::string& text, const std::string& where, const Origin& origin) {
   if (flags.has("use_gloo") || flags.has("use_mpi") || flags.has("use_jsrun") || text.empty()) return {};
   std::string value = lower(text);
   if (value != "gloo" && value != "mpi")
     return Error(ErrorCode::invalid_argument, where + " must be gloo or mpi, not '" + text + "'");
-  flags.set(value == "gloo" ? "use_gloo" : "use_mpi", "1", place);
+  flags.set(value == "gloo" ? "use_gloo" : "use_mpi", "1", origin);
   return {};
 }
 
@@ -88,12 +88,13 @@ std::string notice_of(const YamlEntry& entry, const std::string& file_name) {
 // Sets a variable that is below "settings", under its own name.
 Status apply_setting(Flags& flags, const YamlEntry& entry, const std::string& value, const std::string& file_name) {
   std::string name = entry.key.substr(sizeof "settings." - 1);
-  std::string place = file_name + ", line " + std::to_string(entry.line);
+  const Origin origin{Origin::Layer::config_file, file_name, entry.line};
+  const std::string place = origin.text();
   if (auto why = why_not_in_a_file(name); !why.empty())
     return Error(ErrorCode::invalid_argument, place + ": " + name + ": " + why);
   if (auto fault = fault_in(name, value); !fault.empty())
     return Error(ErrorCode::invalid_argument, place + ": " + fault);
-  flags.variables[name] = {value, place};
+  flags.variables[name] = {value, origin};
   return {};
 }
 
@@ -126,11 +127,12 @@ Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::str
   const FlagRow* row = row_of(entry.key);
   if (row == nullptr && entry.key != "controller" && !is_setting)
     return flags.notices.push_back(notice_of(entry, file_name)), Status();
-  std::string place = file_name + ", line " + std::to_string(entry.line), where = place + ": " + entry.key;
+  const Origin origin{Origin::Layer::config_file, file_name, entry.line};
+  const std::string where = origin.text() + ": " + entry.key;
   auto single = single_value(entry);
   if (!single) return Error(ErrorCode::invalid_argument, where + " must be " + single.error().message);
   if (is_setting) return apply_setting(flags, entry, *single, file_name);
-  if (row == nullptr) return apply_controller(flags, *single, where, place);
+  if (row == nullptr) return apply_controller(flags, *single, where, origin);
   if (auto why = why_not_for_all_jobs(*row, *single); !why.empty())
     return Error(ErrorCode::invalid_argument, where + why);
   file.has_stall_check |= entry.key.starts_with("stall_check.");
@@ -141,7 +143,7 @@ Status take(FromFile& file, Flags& flags, const YamlEntry& entry, const std::str
     file.says_enabled = true;
     **value = **value == "1" ? "0" : "1";  // the flag no_stall_check means the opposite of the key
   }
-  file.flags.set(row->name, **value, place);
+  file.flags.set(row->name, **value, origin);
   return {};
 }
 
@@ -152,7 +154,8 @@ Status apply_config_file(Flags& flags, std::string_view text, const std::string&
   if (!entries) return entries.error();
   FromFile file;
   for (const YamlEntry& entry : *entries) HVD_RETURN_IF_ERROR(take(file, flags, entry, file_name));
-  if (file.has_stall_check && !file.says_enabled) file.flags.set("no_stall_check", "0", file_name);
+  if (file.has_stall_check && !file.says_enabled)
+    file.flags.set("no_stall_check", "0", {Origin::Layer::config_file, file_name});
   // A flag on the command line takes precedence over the file.
   for (const FlagRow& row : flag_rows())
     if (file.flags.has(row.name) && !flags.has(row.name))
@@ -162,9 +165,9 @@ Status apply_config_file(Flags& flags, std::string_view text, const std::string&
 
 Status apply_launcher_entries(Flags& flags, const Environment& environment, const SettingsFile& file) {
   for (const LauncherEntry& entry : file.for_launcher) {
-    std::string place = file.place(entry.line);
+    const Origin origin{file.is_of_site ? Origin::Layer::site : Origin::Layer::user, file.path, entry.line};
     if (entry.key == "controller") {
-      HVD_RETURN_IF_ERROR(apply_controller(flags, entry.value, place + ": controller", place));
+      HVD_RETURN_IF_ERROR(apply_controller(flags, entry.value, origin.text() + ": controller", origin));
       continue;
     }
     const FlagRow* row = flag_named(entry.key);
@@ -173,7 +176,7 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
       flags.notices.push_back(notice_of(written, file.path));
       continue;
     }
-    std::string where = place + ": " + written.key;
+    const std::string where = origin.text() + ": " + written.key;
     if (auto why = why_not_for_all_jobs(*row, entry.value); !why.empty())
       return Error(ErrorCode::invalid_argument, where + why);
     auto value = value_for(*row, entry.value, where);
@@ -183,7 +186,7 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
                                                  flags.variables.contains(row->variable)));
     bool is_for_scripts = std::string_view(row->name).starts_with("script_");
     if (!*value || is_said || (is_for_scripts && !flags.has("jobscript"))) continue;
-    flags.set(row->name, **value, place);
+    flags.set(row->name, **value, origin);
   }
   return {};
 }

@@ -318,9 +318,14 @@ std::string spelling_of(const FlagRow& row) {
   return words_of(row.spellings).back();
 }
 
-std::string Flags::origin(std::string_view name) const {
+std::string Origin::text() const {
+  if (layer == Layer::flag) return "flag";
+  return file + (line > 0 ? ", line " + std::to_string(line) : "");
+}
+
+Origin Flags::origin(std::string_view name) const {
   auto found = origins_.find(name);
-  return found == origins_.end() ? std::string() : found->second;
+  return found == origins_.end() ? Origin{} : found->second;
 }
 
 std::string Flags::get(std::string_view name) const {
@@ -413,8 +418,7 @@ std::string help_text() {
   }
   text += "\nVariables that horovodrun or the ranks go by, with their defaults:\n";
   for (const KnobRow& knob : knobs()) {
-    std::string_view meaning = knob.meaning;
-    if (meaning.starts_with("no effect") || meaning.starts_with("set by")) continue;
+    if (!knob.is_for_users()) continue;
     text += std::string("  ") + knob.name + "=" + knob.default_value + "\n        " + knob.meaning + "\n";
   }
   text +=

@@ -46,6 +46,14 @@ struct FlagRow {
 };
 std::span<const FlagRow> flag_rows();
 
+// Where the value of a flag or variable comes from.
+struct Origin {
+  enum class Layer { nowhere, flag, config_file, user, site } layer = Layer::nowhere;
+  std::string file{};        // of all layers but flags
+  int line = 0;              // 0: the whole file
+  std::string text() const;  // "flag"; "FILE, line 3"; empty for a flag that was not given
+};
+
 // The values that were given, by name. Booleans are "1" and "0". Lists and pairs are comma-separated.
 class Flags {
  public:
@@ -54,23 +62,24 @@ class Flags {
   int number(std::string_view name, int otherwise) const;
   bool is_set(std::string_view name) const { return get(name) == "1"; }
   // `origin` tells where the value comes from; --show-config prints it.
-  void set(std::string name, std::string value, std::string origin = "flag") {
+  void set(std::string name, std::string value, Origin origin = {Origin::Layer::flag}) {
     origins_[name] = std::move(origin);
     values_[std::move(name)] = std::move(value);
   }
   void forget(const std::string& name) { values_.erase(name); }
-  std::string origin(std::string_view name) const;  // where the value comes from; empty if the flag was not given
+  Origin origin(std::string_view name) const;
 
   std::vector<std::string> command;  // the command to run
   std::vector<std::string> notices;  // notices for the user about deprecated spellings
   // The variables that --config-file sets by their own names, and the line of each.
   struct Variable {
-    std::string value, origin;
+    std::string value;
+    Origin origin;
   };
   std::map<std::string, Variable> variables;
 
  private:
-  std::map<std::string, std::string, std::less<>> origins_;
+  std::map<std::string, Origin, std::less<>> origins_;
   std::map<std::string, std::string, std::less<>> values_;
 };
 

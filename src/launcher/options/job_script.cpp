@@ -37,8 +37,8 @@ Result<jobscripts::Site> site_of(const Flags& flags, const std::optional<std::st
 // horovodrun is no request for this script.
 bool is_asked_for(const Flags& flags, const FlagRow& row) {
   if (!flags.has(row.name)) return false;
-  const std::string origin = flags.origin(row.name);
-  return origin == "flag" || (flags.has("config_file") && origin.starts_with(flags.get("config_file")));
+  const Origin::Layer layer = flags.origin(row.name).layer;
+  return layer == Origin::Layer::flag || layer == Origin::Layer::config_file;
 }
 
 // True for the flags that have a place of their own in the script.

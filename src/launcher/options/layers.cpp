@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/error_ids.hpp"
 #include "base/json_text.hpp"
 #include "base/trimmed.hpp"
 
@@ -12,8 +13,9 @@
 namespace hvd::launcher {
 namespace {
 
-std::string words_for(const FlagRow& row, const std::string& origin) {
-  return origin == "flag" ? spelling_of(row) : origin + " (" + spelling_of(row).substr(2) + ")";
+std::string words_for(const FlagRow& row, const Origin& origin) {
+  if (origin.layer == Origin::Layer::flag) return spelling_of(row);
+  return origin.text() + " (" + spelling_of(row).substr(2) + ")";
 }
 
 // Checks the variables that flags set against the site's locks.
@@ -22,7 +24,7 @@ Status check_variables(Flags& flags, const SettingsFiles& files) {
     for (const auto& [name, value] : variables_of(row, flags))
       HVD_RETURN_IF_ERROR(files.check_lock(name, value, words_for(row, flags.origin(row.name)), flags.notices));
   for (const auto& [name, variable] : flags.variables)
-    HVD_RETURN_IF_ERROR(files.check_lock(name, variable.value, variable.origin, flags.notices));
+    HVD_RETURN_IF_ERROR(files.check_lock(name, variable.value, variable.origin.text(), flags.notices));
   return {};
 }
 
@@ -44,9 +46,11 @@ Result<Lock> lock_of(const FlagRow& row, const SettingsFile& site, int line) {
 }
 
 Error locked_error(const Lock& lock, const std::string& found, const SettingsFiles& files) {
-  return Error(ErrorCode::invalid_argument,
-               found + ", but the site has locked it " + (lock.value.empty() ? "to be left out" : "to " + lock.value) +
-                   " (" + lock.place + "): leave it out, or " + files.whom_to_ask() + " [HVD1004]");
+  return identified(
+      Error(ErrorCode::invalid_argument, found + ", but the site has locked it " +
+                                             (lock.value.empty() ? "to be left out" : "to " + lock.value) + " (" +
+                                             lock.place + "): leave it out, or " + files.whom_to_ask()),
+      "HVD1004");
 }
 
 // Checks the variable that a locked flag stands for, wherever that is set.
@@ -60,7 +64,7 @@ Status check_variable_of(const Lock& lock, const Flags& flags, const Environment
   };
   HVD_RETURN_IF_ERROR(check(environment.get(name).value_or(""), "the environment"));
   if (auto found = flags.variables.find(name); found != flags.variables.end())
-    HVD_RETURN_IF_ERROR(check(found->second.value, found->second.origin));
+    HVD_RETURN_IF_ERROR(check(found->second.value, found->second.origin.text()));
   if (!files.user) return {};
   auto found = files.user->settings.find(name);
   return found == files.user->settings.end() ? Status()
@@ -80,8 +84,10 @@ Status check_flags(const Flags& flags, const Environment& environment, const Set
     auto lock = lock_of(*row, *files.site, line);
     if (!lock) return lock.error();
     HVD_RETURN_IF_ERROR(check_variable_of(*lock, flags, environment, files));
-    std::string origin = flags.origin(row->name), found = flags.get(row->name);
-    if (origin.empty() || origin.starts_with(files.site->path + ", line ") || found == lock->value) continue;
+    const Origin origin = flags.origin(row->name);
+    const std::string found = flags.get(row->name);
+    const bool is_of_others = origin.layer != Origin::Layer::nowhere && origin.layer != Origin::Layer::site;
+    if (!is_of_others || found == lock->value) continue;
     return locked_error(*lock, words_for(*row, origin) + " is " + found, files);
   }
   return {};
@@ -99,11 +105,11 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
     setting.line = 0;
     setting.source = "flag";
     if (auto own = flags.variables.find(setting.name); own != flags.variables.end())
-      setting.source = own->second.origin;
+      setting.source = own->second.origin.text();
     for (const FlagRow& row : flag_rows())
       if (variables_of(row, flags).contains(setting.name)) {
-        std::string origin = flags.origin(row.name);
-        setting.source = origin == "flag" ? "flag " + spelling_of(row) : origin;
+        const Origin origin = flags.origin(row.name);
+        setting.source = origin.layer == Origin::Layer::flag ? "flag " + spelling_of(row) : origin.text();
       }
   }
   return settings;
@@ -117,7 +123,7 @@ std::vector<Setting> flags_as_settings(const Flags& flags, const Layers& layers)
     std::string name = spelling_of(row);
     bool is_locked = layers.files.site && layers.files.site->locks.contains("horovodrun." + name.substr(2));
     list.push_back(
-        {name, flags.get(row.name), flags.has(row.name) ? flags.origin(row.name) : "default", "", 0, is_locked});
+        {name, flags.get(row.name), flags.has(row.name) ? flags.origin(row.name).text() : "default", "", 0, is_locked});
   }
   return list;
 }

@@ -130,8 +130,7 @@ std::string manual_page() {
   for (const FlagRow& row : flag_rows()) text += flag_entry(row);
   text += ".SH ENVIRONMENT\n";
   for (const KnobRow& knob : knobs()) {
-    std::string_view meaning = knob.meaning;
-    if (!meaning.starts_with("no effect") && !meaning.starts_with("set by")) text += variable_entry(knob);
+    if (knob.is_for_users()) text += variable_entry(knob);
   }
   return in_short_lines(text + rest);
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -27,7 +28,8 @@ std::vector<std::string> plugin_folders(const Environment& environment) {
   return folders;
 }
 
-Result<const void*> table_of(const SharedLibrary& library, std::string_view name, std::size_t table_bytes) {
+// Returns the stamp of a plugin of this version whose own library is there.
+Result<const PluginStamp*> stamp_of(const SharedLibrary& library, std::string_view name) {
   std::string symbol = "horovod_" + std::string(name.substr(0, name.find('-'))) + "_plugin";
   auto entry = reinterpret_cast<const PluginStamp* (*)()>(library.symbol(symbol.c_str()));
   if (entry == nullptr) return Error(ErrorCode::unsupported, library.path() + " has no function " + symbol);
@@ -37,16 +39,25 @@ Result<const void*> table_of(const SharedLibrary& library, std::string_view name
     if (const char* what = lacks(); what != nullptr)
       return Error(ErrorCode::unsupported, library.path() + " cannot be used: " + what);
   const PluginStamp* found = entry();
-  PluginStamp wanted = plugin_stamp(table_bytes);
-  if (std::strcmp(found->version, wanted.version) != 0)
+  const char* const wanted = plugin_stamp(0).version;
+  if (std::strcmp(found->version, wanted) != 0)
     return Error(ErrorCode::unsupported, library.path() + " is of Horovod " + found->version +
-                                             ", but this is Horovod " + wanted.version +
-                                             ": install both from one build");
-  if (found->table_bytes != wanted.table_bytes)
-    return Error(ErrorCode::unsupported, library.path() + " has a table of " + std::to_string(found->table_bytes) +
-                                             " bytes, expected " + std::to_string(wanted.table_bytes) +
+                                             ", but this is Horovod " + wanted + ": install both from one build");
+  return found;
+}
+
+Result<const void*> table_of(const SharedLibrary& library, std::string_view name, std::size_t table_bytes) {
+  auto found = stamp_of(library, name);
+  if (!found) return std::move(found.error());
+  if ((*found)->table_bytes != table_bytes)
+    return Error(ErrorCode::unsupported, library.path() + " has a table of " + std::to_string((*found)->table_bytes) +
+                                             " bytes, expected " + std::to_string(table_bytes) +
                                              ": core and plugin are of different builds");
-  return static_cast<const void*>(found);
+  return static_cast<const void*>(*found);
+}
+
+Result<SharedLibrary> open_library(const std::string& path) {
+  return SharedLibrary::open(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 }  // namespace
@@ -61,6 +72,15 @@ std::string plugin_path(std::string_view name, const Environment& environment) {
     if (::access(path.c_str(), F_OK) == 0) return path;
   }
   return {};
+}
+
+bool can_open_plugin(std::string_view name, const Environment& environment) {
+  return std::ranges::any_of(plugin_folders(environment), [&](const std::string& folder) {
+    const std::string path = folder + "/libhorovod_" + std::string(name) + ".so";
+    if (::access(path.c_str(), F_OK) != 0) return false;
+    auto library = open_library(path);
+    return library && stamp_of(*library, name);
+  });
 }
 
 std::vector<std::string> installed_libraries(const Environment& environment) {
@@ -79,7 +99,7 @@ Result<const void*> open_plugin_table(std::string_view name, std::size_t table_b
     std::string path = folder + "/" + file;
     places += (places.empty() ? "" : ", ") + folder;
     if (::access(path.c_str(), F_OK) != 0) continue;
-    auto library = SharedLibrary::open(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    auto library = open_library(path);
     auto table = library ? table_of(*library, name, table_bytes) : Result<const void*>(std::move(library.error()));
     if (table) return table;
     faults += (faults.empty() ? "" : "; ") + table.error().message;

@@ -31,6 +31,9 @@ Result<const void*> open_plugin_table(std::string_view name, std::size_t table_b
 // Returns the path of the plugin; empty if it is in none of these places. Opens nothing.
 std::string plugin_path(std::string_view name, const Environment& environment);
 
+// True if the plugin is there and can be loaded, for the one who only asks.
+bool can_open_plugin(std::string_view name, const Environment& environment);
+
 // Returns the paths of the core library and of all plugins that are in these places.
 std::vector<std::string> installed_libraries(const Environment& environment);
 

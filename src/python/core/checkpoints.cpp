@@ -14,10 +14,10 @@ namespace {
 // Raises OSError, which Python's users expect for files, unless the refusal is the caller's mistake.
 PyObject* raise_about_files(hvd_status status) {
   switch (status) {
-    case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
-    case HVD_OUT_OF_MEMORY: return raise(PyExc_MemoryError, hvd_last_error());
-    case HVD_UNSUPPORTED: return raise(PyExc_NotImplementedError, hvd_last_error());
-    default: return raise(PyExc_OSError, hvd_last_error());
+    case HVD_INVALID_ARGUMENT: return raise_last(PyExc_ValueError);
+    case HVD_OUT_OF_MEMORY: return raise_last(PyExc_MemoryError);
+    case HVD_UNSUPPORTED: return raise_last(PyExc_NotImplementedError);
+    default: return raise_last(PyExc_OSError);
   }
 }
 

@@ -112,13 +112,13 @@ hvd_status wait_a_slice(Session& session, hvd_handle handle) {
 }
 
 bool is_told_to_wait_later() {
-  return std::string_view(hvd_last_error()).ends_with("[HVD2104]");
+  return std::string_view(hvd_last_error_id()) == "HVD2104";
 }
 
 // Raises the error of a wait. A stream that is being captured could not wait, and the program may wait again later.
 Waited raise_not_waited() {
   if (is_told_to_wait_later()) {
-    raise(PyExc_ValueError, hvd_last_error());
+    raise_last(PyExc_ValueError);
     return Waited::refused;
   }
   raise_failed();

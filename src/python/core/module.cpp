@@ -145,7 +145,7 @@ PyObject* has_device(PyObject*, PyObject* argument) {
   if (runtime == nullptr) return nullptr;
   if (device_of_framework() == HVD_HOST) Py_RETURN_FALSE;
   const int has = hvd_has_device(runtime, device_of_framework(), static_cast<int>(set));
-  return has < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(has);
+  return has < 0 ? raise_last(PyExc_ValueError) : PyBool_FromLong(has);
 }
 
 PyObject* shared_allocate(PyObject*, PyObject* argument) {
@@ -227,13 +227,13 @@ PyObject* should_stop(PyObject*, PyObject* argument) {
   if (runtime == nullptr) return nullptr;
   const bool is_known = set >= 0 && set <= std::numeric_limits<int>::max();
   const int stops = hvd_should_stop(runtime, is_known ? static_cast<int>(set) : -1);
-  return stops < 0 ? raise(PyExc_ValueError, hvd_last_error()) : PyBool_FromLong(stops);
+  return stops < 0 ? raise_last(PyExc_ValueError) : PyBool_FromLong(stops);
 }
 
 PyObject* shelter_child(PyObject*, PyObject* argument) {
   const long parent = PyLong_AsLong(argument);
   if (parent == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  if (hvd_shelter_child(static_cast<int>(parent)) != HVD_OK) return raise(PyExc_ValueError, hvd_last_error());
+  if (hvd_shelter_child(static_cast<int>(parent)) != HVD_OK) return raise_last(PyExc_ValueError);
   Py_RETURN_NONE;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "python/core/errors.hpp"
@@ -35,15 +36,15 @@ hvd_runtime* runtime_of(const Operation* operation) {
 // A refused operation uses up the number of a handle, like one that was started.
 bool raise_not_started(hvd_status status) {
   skip_number();
-  std::string text = hvd_last_error();
-  if (status != HVD_INVALID_ARGUMENT || text.find("in flight already") == std::string::npos || !has_interrupted()) {
+  if (std::string_view(hvd_last_error_id()) != "HVD2105" || !has_interrupted()) {
     raise_refused(status);
     return false;
   }
+  std::string text = hvd_last_error();
   text +=
       ". A call that waited was interrupted before, and its operation waits on: other ranks have not come to it. "
       "To begin anew, call hvd.shutdown() and hvd.init() on all ranks";
-  raise(PyExc_ValueError, text.c_str());
+  raise(PyExc_ValueError, text.c_str(), "HVD2105");
   return false;
 }
 

@@ -65,7 +65,7 @@ PyObject* process_set(PyObject*, PyObject* number) {
   hvd_status status = hvd_process_set(runtime, id, &place, &size, nullptr, 0);
   std::vector<int> ranks(static_cast<std::size_t>(size));
   if (status == HVD_OK) status = hvd_process_set(runtime, id, nullptr, nullptr, ranks.data(), size);
-  if (status != HVD_OK) return raise(PyExc_ValueError, hvd_last_error());
+  if (status != HVD_OK) return raise_last(PyExc_ValueError);
   return Py_BuildValue("(iN)", place, list_of(ranks));
 }
 
@@ -82,7 +82,7 @@ PyObject* add_process_set(PyObject*, PyObject* sequence) {
     status = hvd_add_process_set(runtime, ranks.data(), ranks.size(), &id);
     Py_END_ALLOW_THREADS;
   }
-  return status == HVD_OK ? PyLong_FromLong(id) : raise(PyExc_ValueError, hvd_last_error());
+  return status == HVD_OK ? PyLong_FromLong(id) : raise_last(PyExc_ValueError);
 }
 
 PyObject* remove_process_set(PyObject*, PyObject* number) {
@@ -97,7 +97,7 @@ PyObject* remove_process_set(PyObject*, PyObject* number) {
     status = hvd_remove_process_set(runtime, id);
     Py_END_ALLOW_THREADS;
   }
-  return status == HVD_OK ? none() : raise(PyExc_ValueError, hvd_last_error());
+  return status == HVD_OK ? none() : raise_last(PyExc_ValueError);
 }
 
 }  // namespace hvd::python

@@ -41,7 +41,7 @@ bool Session::init(const hvd_init_options& options) {
   Py_END_ALLOW_THREADS;
   changing_ = false;
   if (status != HVD_OK) {
-    raise(PyExc_ValueError, hvd_last_error());
+    raise_last(PyExc_ValueError);
     return false;
   }
   Place place;

@@ -39,8 +39,9 @@ MISMATCHES = {
 
 @pytest.mark.parametrize("what", MISMATCHES)
 def test_mismatch_fails_on_every_rank_and_the_name_can_be_used_again(hvd, rank, what):
-    with pytest.raises(hvd.HorovodInternalError, match="mismatch"):
+    with pytest.raises(hvd.HorovodInternalError, match="mismatch") as raised:
         MISMATCHES[what](hvd, rank)
+    assert raised.value.id == "HVD2101" and str(raised.value).endswith("[HVD2101]")
     result = hvd.allreduce(torch.ones(3), op=hvd.Sum, name="mismatch")
     assert torch.equal(result, torch.full((3,), float(hvd.size())))
 

@@ -2,7 +2,12 @@
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective failed: the ranks disagree about it, a peer was lost, or Horovod has been shut down."""
+    """A collective failed: the ranks disagree about it, a peer was lost, or Horovod has been shut down.
+
+    id: the error's id in docs/errors.md, such as "HVD2101"; None if it has none.
+    """
+
+    id: "str | None" = None
 
 
 class HostsUpdatedInterrupt(RuntimeError):
