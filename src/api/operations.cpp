@@ -260,30 +260,7 @@ void hvd_op_release(hvd_runtime* runtime, hvd_op* op) {
   if (usable(runtime) && op != nullptr) runtime->runtime->release(*from_c(op));
 }
 
-HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
-                                 hvd_handle* handle);
-
-// The struct of the first release, which did not begin with its size. hvd_start@HVD_1.0 still takes it.
-struct hvd_start_arguments_1_0 {
-  hvd_op* op;
-  const void* input;
-  void* output;
-  int64_t first_dimension;
-};
-
-HVD_API hvd_status hvd_start_1_0(hvd_runtime* runtime, const hvd_start_arguments_1_0* arguments, size_t count,
-                                 hvd_handle* handle) {
-  if (arguments == nullptr || count == 0) return hvd_start_1_1(runtime, nullptr, count, handle);
-  std::vector<hvd_start_arguments> all(count);
-  for (size_t i = 0; i < count; ++i) {
-    all[i] = hvd_use_of(arguments[i].op, arguments[i].input, arguments[i].output);
-    all[i].first_dimension = arguments[i].first_dimension;
-  }
-  return hvd_start_1_1(runtime, all.data(), count, handle);
-}
-
-HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count,
-                                 hvd_handle* handle) {
+hvd_status hvd_start(hvd_runtime* runtime, const hvd_start_arguments* arguments, size_t count, hvd_handle* handle) {
   if (!usable(runtime)) return why_unusable(runtime);
   if (arguments == nullptr || handle == nullptr || count == 0)
     return fail(ErrorCode::invalid_argument, "hvd_start needs at least one operation and a place for the handle");
@@ -319,7 +296,5 @@ HVD_API hvd_status hvd_start_1_1(hvd_runtime* runtime, const hvd_start_arguments
   auto number = runtime->runtime->submit(starts, handle);
   return number ? HVD_OK : fail(number.error());
 }
-__asm__(".symver hvd_start_1_0, hvd_start@HVD_1.0");
-__asm__(".symver hvd_start_1_1, hvd_start@@HVD_1.1");
 
 }  // extern "C"
