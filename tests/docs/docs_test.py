@@ -146,6 +146,20 @@ class WhatUsersRead(unittest.TestCase):
                         with self.subTest(page=name_of(page), command=command):
                             self.assertTrue((ROOT / word).exists(), f"{name_of(page)}: there is no {word}")
 
+    def test_every_test_of_a_fault_that_was_found_exists(self):
+        page = (ROOT / "tests/HUNTS.md").read_text(encoding="utf-8")
+        named = re.findall(r"`tests/one ((?:[\w/]+\.(?:py|cpp)::)?[\w.]+)`", page)
+        self.assertGreater(len(named), 100)
+        tests = {}
+        for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("tests/**/*.cpp")]:
+            for match in re.finditer(r"\bdef (test_\w+)|\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)", path.read_text("utf-8")):
+                tests.setdefault(match[1] or f"{match[2]}.{match[3]}", set()).add(name_of(path))
+        for name in named:
+            file, _, test = name.rpartition("::")
+            with self.subTest(test=name):
+                self.assertIn(test, tests, "tests/HUNTS.md names a test that is not there")
+                self.assertTrue(file in tests[test] if file else len(tests[test]) == 1, f"it is in {tests[test]}")
+
     def test_every_block_of_python_can_be_read(self):
         for page in FOR_USERS:
             for words, lines in blocks(page):
