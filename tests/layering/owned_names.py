@@ -16,7 +16,10 @@ from names import files_below  # noqa: E402
 
 TABLE = "src/base/transports.hpp"
 OWNERS_OF_TRANSPORTS = ("src/transport/", "src/native/mpi/", "src/native/nccl/", "src/bootstrap/mpi", TABLE)
-OWNERS_OF_VARIABLES = ("schedulers/", "src/bootstrap/")
+# horovod.runner has the modules of Horovod, which read these variables without the library.
+OWNERS_OF_VARIABLES = ("schedulers/", "src/bootstrap/", "src/python/horovod/runner/")
+# The script that finds hosts gets a process group of its own.
+OWNERS_OF_SPAWN = ("src/native/posix/spawn.", "src/launcher/elastic/discovery.cpp")
 # The plugin of PMIx has no other file of native/posix.
 OWNERS_OF_THREADS = ("src/native/posix/thread.", "src/native/pmix/")
 OWNERS_OF_IDS = ("src/base/",)
@@ -44,7 +47,7 @@ def faults_of(root):
          "writes or reads an id within a text; give the error an id (base/error_ids), ask Error::id"),
         ((), re.compile(r"\b(?:message|meaning|hvd_last_error\(\)\)?)\.(?:r?find|starts_with|ends_with)\("),
          "reads a text for people back; ask a field"),
-        (("src/native/posix/spawn.",), re.compile(r"\bposix_spawnp?\("), "is another spawn; use posix::spawn"),
+        (OWNERS_OF_SPAWN, re.compile(r"\bposix_spawnp?\("), "is another spawn; use posix::spawn"),
         (OWNERS_OF_THREADS, re.compile(r"\bstd::thread\([^)]"), "is another start; use posix::start_thread"),
         (("src/native/posix/process.",), re.compile(r'get\("PATH"\)\.value_or'), "use posix::search_path"),
         (("src/base/size_text.",), re.compile(r'"[^"\n]*%[.\d]*f [KMGT]i?B(?!/)'), "use size_text")]

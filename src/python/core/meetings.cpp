@@ -16,10 +16,10 @@ constexpr const char* capsules_name = "horovod.meeting";
 
 PyObject* raise_about_meeting(hvd_status status) {
   switch (status) {
-    case HVD_INVALID_ARGUMENT: return raise(PyExc_ValueError, hvd_last_error());
-    case HVD_TIMEOUT: return raise(PyExc_TimeoutError, hvd_last_error());
-    case HVD_OUT_OF_MEMORY: return raise(PyExc_MemoryError, hvd_last_error());
-    default: return raise(PyExc_ConnectionError, hvd_last_error());
+    case HVD_INVALID_ARGUMENT: return raise_last(PyExc_ValueError);
+    case HVD_TIMEOUT: return raise_last(PyExc_TimeoutError);
+    case HVD_OUT_OF_MEMORY: return raise_last(PyExc_MemoryError);
+    default: return raise_last(PyExc_ConnectionError);
   }
 }
 
