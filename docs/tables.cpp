@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/config.hpp"
 #include "base/error_ids.hpp"
+#include "base/settings/config.hpp"
 
 namespace {
 

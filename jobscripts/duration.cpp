@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::jobscripts {
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/counted.hpp"
-#include "base/shell_word.hpp"
+#include "base/text/shell_word.hpp"
 #include "jobscripts/container.hpp"
 #include "jobscripts/duration.hpp"
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <optional>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
-#include "base/trimmed.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
+#include "base/text/trimmed.hpp"
 #include "jobscripts/duration.hpp"
 
 namespace hvd::jobscripts {

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "base/counted.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "schedulers/grammar/comparison.hpp"
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"

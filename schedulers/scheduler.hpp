@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::schedulers {
 

@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/thread_hub.hpp"
 #include "made_up_world.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::testing {

@@ -10,7 +10,7 @@
 
 #include "agreement_simulator/network.hpp"
 #include "base/panic.hpp"
-#include "runtime/agreement.hpp"
+#include "runtime/agreement/agreement.hpp"
 
 namespace hvd::simulation {
 namespace {

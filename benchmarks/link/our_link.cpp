@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/meeting/meeting.hpp"
 
 namespace hvd::benchmark {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string_view>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/meeting/meeting.hpp"
 #include "transport/registry.hpp"
 

@@ -5,8 +5,8 @@
 #include "base/bytes.hpp"
 #include "connections/net_peers.hpp"
 #include "link/exchange_bootstrap.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/memory/wait_word.hpp"
 #include "transport/transport.hpp"
 
 namespace hvd::benchmark {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mpi/world_ranks.hpp"
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::benchmark {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "link/exchange_bootstrap.hpp"
-#include "native/posix/shared_memory.hpp"
+#include "native/posix/memory/shared_memory.hpp"
 
 namespace hvd::benchmark {
 

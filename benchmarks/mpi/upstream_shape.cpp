@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::benchmark {
 

@@ -28,7 +28,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/meeting/meeting.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "bootstrap/store/local_store.hpp"

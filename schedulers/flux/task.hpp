@@ -1,5 +1,5 @@
 #pragma once
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::schedulers {
 

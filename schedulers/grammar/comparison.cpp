@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/counted.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 
 namespace hvd::schedulers {

@@ -3,7 +3,7 @@
 // program has changed a variable, or it belongs to another job.
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "schedulers/scheduler.hpp"
 
 namespace hvd::schedulers {

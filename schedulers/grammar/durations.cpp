@@ -1,6 +1,6 @@
 #include "schedulers/grammar/durations.hpp"
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::schedulers {
 namespace {

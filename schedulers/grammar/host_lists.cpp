@@ -4,7 +4,7 @@
 #include <cctype>
 #include <map>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::schedulers {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::schedulers {
 

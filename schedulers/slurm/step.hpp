@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "schedulers/slurm/components.hpp"
 
 namespace hvd::schedulers {

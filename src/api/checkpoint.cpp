@@ -14,7 +14,7 @@
 #include "api/checkpoint_entries.hpp"
 #include "api/job_around.hpp"
 #include "api/stops.hpp"
-#include "base/crc32c.hpp"
+#include "base/checksums/crc32c.hpp"
 #include "base/error_ids.hpp"
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
@@ -22,9 +22,9 @@
 #include "checkpoint/generations.hpp"
 #include "checkpoint/lease.hpp"
 #include "checkpoint/writer.hpp"
-#include "native/posix/file_in_place.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/file_in_place.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/files/settings_files.hpp"
 #include "runtime/session.hpp"
 
 using hvd::ErrorCode;

@@ -10,7 +10,7 @@
 #include "api/runtime_of_c.hpp"
 #include "base/deadline.hpp"
 #include "base/error_ids.hpp"
-#include "runtime/handle.hpp"
+#include "runtime/operations/handle.hpp"
 
 using hvd::ErrorCode;
 using hvd::api::fail;

@@ -14,8 +14,8 @@
 #include "api/current.hpp"
 #include "api/runtime_of_c.hpp"
 #include "api/stops.hpp"
-#include "base/environment.hpp"
 #include "base/error_ids.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/owner.hpp"
 #include "runtime/session.hpp"
 

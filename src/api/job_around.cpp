@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "native/posix/ask_program.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/text_file.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/ask_program.hpp"
 #include "schedulers/selection/selection.hpp"
 
 namespace hvd::api {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::api {
 

@@ -10,12 +10,12 @@
 
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
-#include "base/comma_list.hpp"
-#include "base/config.hpp"
-#include "base/environment.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/store/tcp_server.hpp"
 #include "bootstrap/store/visitor.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
 
 using hvd::Config;
 using hvd::Deadline;

@@ -6,8 +6,8 @@
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
 #include "api/runtime_of_c.hpp"
-#include "base/config.hpp"
-#include "runtime/process_sets.hpp"
+#include "base/settings/config.hpp"
+#include "runtime/operations/process_sets.hpp"
 
 using hvd::ErrorCode;
 using hvd::api::fail;

@@ -6,12 +6,12 @@
 
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
-#include "base/config.hpp"
 #include "base/gpu_makes.hpp"
+#include "base/settings/config.hpp"
 #include "native/mpi/process.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/settings_files.hpp"
-#include "runtime/counters.hpp"
+#include "native/posix/files/settings_files.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "runtime/operations/counters.hpp"
 #include "runtime/session.hpp"
 
 using hvd::api::fail;

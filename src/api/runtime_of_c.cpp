@@ -5,7 +5,7 @@
 #include "api/answer.hpp"
 #include "api/callbacks.hpp"
 #include "base/log.hpp"
-#include "runtime/callbacks.hpp"
+#include "runtime/operations/callbacks.hpp"
 
 namespace hvd::api {
 

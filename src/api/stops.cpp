@@ -12,14 +12,14 @@
 #include "api/horovod.h"
 #include "api/job_around.hpp"
 #include "api/runtime_of_c.hpp"
-#include "base/comma_list.hpp"
-#include "base/config.hpp"
-#include "base/cut_text.hpp"
 #include "base/log.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/signal_catcher.hpp"
-#include "native/posix/signals.hpp"
-#include "runtime/stop_watch.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/cut_text.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/signal_catcher.hpp"
+#include "native/posix/processes/signals.hpp"
+#include "runtime/ending/stop_watch.hpp"
 
 namespace hvd::api {
 namespace {

@@ -2,7 +2,7 @@
 // The StopWatch of this process: it notices that the job should end, for all runtimes that the process makes through
 // the C interface.
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "runtime/runtime.hpp"
 
 namespace hvd::api {

@@ -57,8 +57,8 @@ class Task {
   virtual void note_stages(bool /*wanted*/) {}
   // After step() returned issued, until the next restart(): the stages, in their order on the device.
   virtual std::span<const StageOnDevice> stages() const { return {}; }
-  // True if nothing is left that has to be launched on links of a device in one order on all ranks (runtime/turnstile).
-  // Asked after step(). Tasks that launch at once, or over host links alone, need not say anything.
+  // True if nothing is left that has to be launched on links of a device in one order on all ranks (runtime/lanes/
+  // turnstile). Asked after step(). Tasks that launch at once, or over host links alone, need not say anything.
   virtual bool has_launched() const { return true; }
   // Returns the seat that the task waits for, which reports about stalls name. Seat{-1} if the task does not know.
   virtual Seat waiting_for() const { return Seat{-1}; }

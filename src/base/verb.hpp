@@ -12,7 +12,7 @@ namespace hvd {
 
 // The values up to `join` are part of the C API (horovod.h). The later ones have other forms in the C API: adasum is a
 // reduce operation of allreduce, and process sets have functions of their own. The shape of an operation on process
-// sets is the ranks as bits (runtime/process_sets.hpp), or the number of the set.
+// sets is the ranks as bits (runtime/operations/process_sets.hpp), or the number of the set.
 enum class Verb : std::uint8_t {
   allreduce,
   allgather,

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/config.hpp"
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/meeting/cards.hpp"
 
 namespace hvd::bootstrap {

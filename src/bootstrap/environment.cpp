@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/own_values.hpp"
 #include "bootstrap/store/local_store.hpp"

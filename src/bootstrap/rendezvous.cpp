@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/meeting/node_circle.hpp"

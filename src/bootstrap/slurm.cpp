@@ -30,8 +30,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/meeting/exchange.hpp"

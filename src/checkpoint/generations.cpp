@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "checkpoint/writer.hpp"
-#include "native/posix/file_in_place.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/files/file_in_place.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::checkpoint {
 namespace {

@@ -9,14 +9,14 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/number.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/file_in_place.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/thread.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/file_in_place.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::checkpoint {
 namespace {

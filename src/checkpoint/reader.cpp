@@ -8,10 +8,10 @@
 #include <cerrno>
 #include <mutex>
 
-#include "base/crc32c.hpp"
+#include "base/checksums/crc32c.hpp"
 #include "checkpoint/share.hpp"
-#include "native/posix/file_in_place.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/files/file_in_place.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::checkpoint {
 namespace {

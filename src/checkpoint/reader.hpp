@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "checkpoint/seal.hpp"
 #include "checkpoint/structure.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::checkpoint {
 

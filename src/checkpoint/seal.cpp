@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
-#include "base/crc32c.hpp"
-#include "base/number.hpp"
+#include "base/checksums/crc32c.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::checkpoint {
 namespace {

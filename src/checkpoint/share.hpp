@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::checkpoint {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/number.hpp"
 #include "base/overloaded.hpp"
+#include "base/text/number.hpp"
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/structure.hpp"
 

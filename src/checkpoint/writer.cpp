@@ -7,9 +7,9 @@
 #include <chrono>
 #include <ctime>
 
-#include "base/crc32c.hpp"
+#include "base/checksums/crc32c.hpp"
 #include "checkpoint/seal.hpp"
-#include "native/posix/file_in_place.hpp"
+#include "native/posix/files/file_in_place.hpp"
 
 namespace hvd::checkpoint {
 namespace {

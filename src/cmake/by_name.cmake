@@ -35,7 +35,7 @@ __attribute__((constructor)) static void bind(void) {
   }
 }
 
-// Asked before anything else of the plugin is used (native/posix/plugin.cpp).
+// Asked before anything else of the plugin is used (native/posix/plugins/plugin.cpp).
 __attribute__((visibility(\"default\"))) const char* horovod_plugin_lacks(void);
 const char* horovod_plugin_lacks(void) {
   return lacking[0] != '\\0' ? lacking : NULL;

@@ -1,4 +1,5 @@
-# Parts that need an optional library are shared objects beside the core, opened at run time (native/posix/plugin.hpp).
+# Parts that need an optional library are shared objects beside the core, opened at run time
+# (native/posix/plugins/plugin.hpp).
 option(HVD_LIBRARIES_BY_NAME "Open PMIx and hwloc by name at run time, as wheels do, instead of linking to them" OFF)
 include(by_name)
 

@@ -10,7 +10,7 @@
 #include "base/result.hpp"
 #include "base/visible_gpu.hpp"
 #include "base/world.hpp"
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::connections {
 

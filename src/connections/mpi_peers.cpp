@@ -8,8 +8,8 @@
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi_bridge/start.hpp"
 #include "native/mpi/device_pointers.hpp"
-#include "native/posix/fabric_devices.hpp"
-#include "native/posix/tcp_address.hpp"
+#include "native/posix/machine/fabric_devices.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::connections {
 namespace {

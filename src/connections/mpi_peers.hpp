@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/group.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "native/mpi/process.hpp"

@@ -18,10 +18,10 @@
 #include "connections/tcp/handshake.hpp"
 #include "connections/tcp/stalls.hpp"
 #include "connections/tcp/strangers.hpp"
-#include "native/posix/fork_guard.hpp"
-#include "native/posix/tcp_socket.hpp"
-#include "native/posix/thread.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
+#include "native/posix/processes/fork_guard.hpp"
+#include "native/posix/processes/thread.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::connections {
 namespace {

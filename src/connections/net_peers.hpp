@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/tcp_address.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::posix {
 class WaitWord;

@@ -18,10 +18,10 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "connections/unix/peer_handshake.hpp"
-#include "native/posix/fork_guard.hpp"
-#include "native/posix/thread.hpp"
-#include "native/posix/unix_socket.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
+#include "native/posix/processes/fork_guard.hpp"
+#include "native/posix/processes/thread.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::connections {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/group.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 
 namespace hvd::connections {
 

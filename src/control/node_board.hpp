@@ -24,7 +24,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "control/byte_ring.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 
 namespace hvd::control {
 

@@ -8,7 +8,7 @@
 #include "devices/cuda/plugin.hpp"
 #include "devices/device.hpp"
 #include "native/cuda/visible.hpp"
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/settings_files.hpp"
 
 namespace hvd::devices {
 namespace {

@@ -11,7 +11,7 @@
 //  4. Work that was aborted because a peer is lost ends, and its events come (transport::Link::abort). So an event that
 //     has come after an abort does not tell that the results are right.
 //  5. No call waits for the device's library, not even query() while that library hangs: the engine's thread makes
-//     these calls. At the end of a job they are made on a thread of their own nevertheless (runtime/last_calls).
+//     these calls. At the end of a job they are made on a thread of their own nevertheless (runtime/lanes/last_calls).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@
 #include "base/result.hpp"
 #include "base/tensor_view.hpp"
 #include "devices/moves.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 
 namespace hvd::devices {
 

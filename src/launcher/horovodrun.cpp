@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error_ids.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/called_agent.hpp"
 #include "launcher/agent/rank_in_image.hpp"
@@ -33,10 +33,10 @@
 #include "launcher/targets/explain.hpp"
 #include "launcher/targets/requeue.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/signals.hpp"
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/text_file.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace {
 

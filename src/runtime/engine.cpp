@@ -5,7 +5,7 @@
 #include "base/log.hpp"
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 #include "runtime/thread_affinity.hpp"
 
 namespace hvd::runtime {

@@ -20,24 +20,24 @@
 #include <thread>
 #include <vector>
 
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "control/node_board.hpp"
-#include "runtime/counters.hpp"
-#include "runtime/departure.hpp"
+#include "runtime/agreement/outbox.hpp"
+#include "runtime/agreement/stall.hpp"
+#include "runtime/ending/departure.hpp"
+#include "runtime/ending/patience.hpp"
+#include "runtime/ending/stop_point.hpp"
 #include "runtime/follower.hpp"
-#include "runtime/handle.hpp"
 #include "runtime/inbox.hpp"
+#include "runtime/lanes/runner.hpp"
+#include "runtime/lanes/teams.hpp"
 #include "runtime/leader.hpp"
 #include "runtime/observers/registry.hpp"
-#include "runtime/operation.hpp"
-#include "runtime/outbox.hpp"
-#include "runtime/patience.hpp"
-#include "runtime/process_sets.hpp"
-#include "runtime/runner.hpp"
-#include "runtime/stall.hpp"
-#include "runtime/stop_point.hpp"
-#include "runtime/teams.hpp"
+#include "runtime/operations/counters.hpp"
+#include "runtime/operations/handle.hpp"
+#include "runtime/operations/operation.hpp"
+#include "runtime/operations/process_sets.hpp"
 
 namespace hvd::runtime {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/operation.hpp"
+#include "runtime/operations/operation.hpp"
 
 namespace hvd::runtime {
 

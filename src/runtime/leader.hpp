@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/settings/config.hpp"
 #include "base/task.hpp"
 #include "base/world.hpp"
 #include "control/control_link.hpp"
 #include "control/node_board.hpp"
-#include "runtime/agreement.hpp"
-#include "runtime/counters.hpp"
-#include "runtime/observer.hpp"
-#include "runtime/stall.hpp"
+#include "runtime/agreement/agreement.hpp"
+#include "runtime/agreement/stall.hpp"
+#include "runtime/observers/observer.hpp"
+#include "runtime/operations/counters.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime {

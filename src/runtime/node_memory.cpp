@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "native/posix/shared_memory.hpp"
+#include "native/posix/memory/shared_memory.hpp"
 
 namespace hvd::runtime {
 

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <string>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "connections/node_peers.hpp"
 #include "connections/thread_hub.hpp"

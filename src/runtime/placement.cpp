@@ -6,7 +6,7 @@
 #include "base/log.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "devices/of_rank/devices.hpp"
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 #include "topology/placement_report.hpp"
 #include "topology/visible_gpus.hpp"
 

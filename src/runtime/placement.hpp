@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "base/world.hpp"
 #include "connections/device_peers.hpp"
 #include "topology/layout.hpp"

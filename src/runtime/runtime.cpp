@@ -6,14 +6,14 @@
 #include <limits>
 #include <utility>
 
-#include "base/environment.hpp"
 #include "base/error_ids.hpp"
 #include "base/log.hpp"
+#include "base/settings/environment.hpp"
 #include "base/transports.hpp"
-#include "native/posix/affinity.hpp"
-#include "native/posix/process_end.hpp"
-#include "runtime/network_report.hpp"
-#include "runtime/signature_check.hpp"
+#include "native/posix/machine/affinity.hpp"
+#include "native/posix/processes/process_end.hpp"
+#include "runtime/operations/signature_check.hpp"
+#include "runtime/reports/network_report.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime {

@@ -9,15 +9,15 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/meeting/meeting.hpp"
 #include "connections/mpi_peers.hpp"
 #include "connections/net_peers.hpp"
 #include "connections/node_peers.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/settings_files.hpp"
+#include "native/posix/processes/process.hpp"
 #include "runtime/placement.hpp"
-#include "runtime/start_report.hpp"
+#include "runtime/reports/start_report.hpp"
 #include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
-#include "base/settings_file.hpp"
+#include "base/settings/environment.hpp"
+#include "base/settings/settings_file.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "runtime/runtime.hpp"

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "base/comma_list.hpp"
 #include "base/log.hpp"
-#include "native/posix/affinity.hpp"
+#include "base/text/comma_list.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::runtime {
 

@@ -1,6 +1,6 @@
 #pragma once
 // The core of the engine's thread, as HOROVOD_THREAD_AFFINITY has it.
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "topology/layout.hpp"
 

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "native/posix/affinity.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::topology {
 

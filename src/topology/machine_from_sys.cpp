@@ -7,8 +7,8 @@
 #include <optional>
 #include <tuple>
 
-#include "base/number.hpp"
-#include "native/posix/folder.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/files/folder.hpp"
 #include "topology/machine.hpp"
 #include "topology/machine_parts.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 // Shares out one set of processors among ranks of a node (for ranks with different sets: placement). These are pure
-// functions of the machine; native/posix/affinity does the binding.
+// functions of the machine; native/posix/machine/affinity does the binding.
 #include <span>
 #include <string>
 #include <vector>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "base/tensor_view.hpp"
 #include "base/visible_gpu.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "connections/mpi_peers.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 #include "transport/mpi/link.hpp"
 
 namespace hvd::transport {

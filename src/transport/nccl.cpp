@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "devices/of_rank/devices.hpp"
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/settings_files.hpp"
 #include "transport/nccl/plugin.hpp"
 
 namespace hvd::transport {

@@ -15,7 +15,7 @@
 
 #include "connections/node_peers.hpp"
 #include "connections/thread_hub.hpp"
-#include "native/posix/shared_memory.hpp"
+#include "native/posix/memory/shared_memory.hpp"
 #include "transport/shm/link.hpp"
 #include "transport/shm/shared_area.hpp"
 #include "transport/transport.hpp"

@@ -10,13 +10,13 @@
 #include "base/bytes.hpp"
 #include "base/channel.hpp"
 #include "base/collective.hpp"
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/group.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "base/task.hpp"
 #include "base/world.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 
 namespace hvd::transport {
 

@@ -1,4 +1,4 @@
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 
 #include <gtest/gtest.h>
 

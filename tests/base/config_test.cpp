@@ -1,4 +1,4 @@
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 
 #include <gtest/gtest.h>
 

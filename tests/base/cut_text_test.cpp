@@ -1,4 +1,4 @@
-#include "base/cut_text.hpp"
+#include "base/text/cut_text.hpp"
 
 #include <gtest/gtest.h>
 

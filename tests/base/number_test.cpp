@@ -1,8 +1,8 @@
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 #include <gtest/gtest.h>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd {
 namespace {

@@ -1,10 +1,10 @@
-#include "base/settings_file.hpp"
+#include "base/settings/settings_file.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 #include "missing_from.hpp"
 
 namespace hvd {

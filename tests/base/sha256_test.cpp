@@ -1,4 +1,4 @@
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,13 +12,13 @@
 #include "base/collective.hpp"
 #include "base/data_type.hpp"
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/error_ids.hpp"
 #include "base/group.hpp"
 #include "base/panic.hpp"
 #include "base/result.hpp"
-#include "base/spelling.hpp"
+#include "base/settings/environment.hpp"
 #include "base/tensor_view.hpp"
+#include "base/text/spelling.hpp"
 #include "base/world.hpp"
 
 namespace hvd {

@@ -14,7 +14,7 @@
 
 #include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 #include "store_thread.hpp"
 
 namespace hvd::bootstrap {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "native/posix/host_identity.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::bootstrap {
 namespace {

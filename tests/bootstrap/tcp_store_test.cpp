@@ -13,7 +13,7 @@
 #include "bootstrap/store/later_meetings.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 #include "store_thread.hpp"
 
 namespace hvd::bootstrap {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "base/crc32c.hpp"
+#include "base/checksums/crc32c.hpp"
 #include "checkpoint_files.hpp"
 
 namespace hvd::checkpoint {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/store/tcp_server.hpp"
 
 namespace {

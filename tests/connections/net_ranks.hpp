@@ -13,8 +13,8 @@
 
 #include "connections/net_peers.hpp"
 #include "made_up_world.hpp"
-#include "native/posix/tcp_address.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::testing {
 

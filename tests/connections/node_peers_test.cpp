@@ -10,10 +10,10 @@
 #include <string>
 #include <thread>
 
-#include "native/posix/process_end.hpp"
-#include "native/posix/shared_memory.hpp"
-#include "native/posix/unix_socket.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/shared_memory.hpp"
+#include "native/posix/memory/wait_word.hpp"
+#include "native/posix/processes/process_end.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 #include "shm_processes.hpp"
 
 namespace hvd::connections {

@@ -9,7 +9,7 @@
 #include "devices/kernels/kernel_names.hpp"
 #include "doubles/cuda/control.h"
 #include "native/cuda/owners.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::cuda {
 namespace {

@@ -16,7 +16,7 @@
 #include "devices/every_device.hpp"
 #include "doubles/cuda/control.h"
 #include "native/cuda/owners.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::devices {
 

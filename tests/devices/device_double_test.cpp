@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "fixtures/device_double/engine.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 #include "sanitized.hpp"
 
 namespace hvd::testing {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "in_own_folder.hpp"
-#include "native/posix/program_file.hpp"
+#include "native/posix/files/program_file.hpp"
 
 namespace hvd::launcher {
 namespace {

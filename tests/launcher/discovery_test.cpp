@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "in_own_folder.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/process_end.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/process_end.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 #include <sstream>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/agent/rank_environment.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::launcher {
 namespace {

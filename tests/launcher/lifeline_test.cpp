@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "bootstrap/store/front_door.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -25,7 +25,7 @@ GOOD = {
     "src/CMakeLists.txt": CMAKE,
     "src/base/ids.hpp": "#include <cstdint>\n",
     "src/base/transports.hpp": '    {"mpi", "MPI"},\n    {"tcp", "TCP"},\n',
-    "src/base/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
+    "src/base/settings/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
     "src/native/posix/thing.hpp": '#include "base/ids.hpp"\n#include <unistd.h>\n',
     "src/native/pmix/client.cpp": "#include <pmix.h>\n",
     "src/topology/layout.hpp": "",
@@ -201,7 +201,7 @@ class Gates(unittest.TestCase):
 
     def test_a_second_way_to_do_what_has_an_owner_is_found(self):
         spawn = "::posix_spawnp(&child, words[0], 0, 0, 0, 0);\n"
-        self.write(GOOD | {"src/native/posix/spawn.cpp": spawn, "src/base/log.cpp": "std::thread() == thread;\n"})
+        self.write(GOOD | {"src/native/posix/processes/spawn.cpp": spawn, "src/base/log.cpp": "std::thread() == thread;\n"})
         self.assertEqual(owned_names.faults_of(self.root), [])
         for line in (spawn, 'std::thread([] {});\n', 'x.get("PATH").value_or("/bin");\n', 'f("%.1f MB", 1);\n'):
             self.write({"src/runtime/engine.cpp": "\n" + line})

@@ -34,6 +34,14 @@ MAY_USE = {
 
 # A layer with rooms: each room may use itself and the rooms listed for it. Files beside the rooms may use all of them.
 ROOMS = {
+    "runtime": {
+        "operations": set(),
+        "observers": {"operations"},
+        "reports": set(),
+        "agreement": {"operations", "observers"},
+        "ending": {"operations", "agreement"},
+        "lanes": {"operations", "observers", "reports", "agreement"},
+    },
     "launcher": {
         "wire": set(),
         "console": {"wire"},

@@ -23,10 +23,10 @@ ALLOWED = {
     "api/callbacks.hpp": "hvd_nccl_built",
     "api/horovod.h": "HVD_CUDA, hvd_nccl_built",
     "api/queries.cpp": "hvd_nccl_built",
-    "base/config.cpp": "the table of knobs",
-    "base/config.hpp": "HOROVOD_NCCL",
+    "base/settings/config.cpp": "the table of knobs",
+    "base/settings/config.hpp": "HOROVOD_NCCL",
     "base/gpu_makes.cpp": "the table of makes",
-    "base/settings_file.cpp": "the table of Horovod's keys",
+    "base/settings/settings_file.cpp": "the table of Horovod's keys",
     "base/tensor_view.cpp": "the kinds of devices",
     "base/tensor_view.hpp": "the kinds of devices",
     "base/transports.hpp": "the table of transports",
@@ -46,7 +46,7 @@ ALLOWED = {
     "python/horovod/common/nccl_version.py": "what nccl_built answers",
     "python/horovod/runner/flags.py": "the table of the launcher's arguments",
     "python/horovod/torch/_devices.py": "torch's names of kinds of devices",
-    "runtime/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
+    "runtime/reports/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
     "topology/visible_gpus.cpp": "a row for each make",
 }
 COMMENTS = {

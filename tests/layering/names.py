@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
-name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/config.cpp does not know.
+name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/settings/config.cpp does not
+know.
 
 usage: names.py ROOT
 """
@@ -46,7 +47,7 @@ def faults_of_tests(root):
 
 
 def faults_of_variables(root):
-    table = root / "src/base/config.cpp"
+    table = root / "src/base/settings/config.cpp"
     known = set(re.findall(r'^\s*\{"(HOROVOD_\w+)"', table.read_text(), re.MULTILINE)) if table.exists() else set()
     for path in files_below(root / "src"):
         if path.is_file() and path.suffix in {".cpp", ".hpp", ".py"} and path != table:
@@ -54,7 +55,8 @@ def faults_of_variables(root):
             for match in re.finditer(r"""["'](HOROVOD_[A-Z0-9_]+)["'=]""", text):
                 if match.group(1) not in known:
                     line = text.count("\n", 0, match.start()) + 1
-                    yield f"{path.relative_to(root)}:{line}: {match.group(1)} has no row in src/base/config.cpp"
+                    at = f"{path.relative_to(root)}:{line}"
+                    yield f"{at}: {match.group(1)} has no row in src/base/settings/config.cpp"
 
 
 def faults_of(root):

@@ -19,9 +19,9 @@ OWNERS_OF_TRANSPORTS = ("src/transport/", "src/native/mpi/", "src/native/nccl/",
 # horovod.runner has the modules of Horovod, which read these variables without the library.
 OWNERS_OF_VARIABLES = ("schedulers/", "src/bootstrap/", "src/python/horovod/runner/")
 # The script that finds hosts gets a process group of its own.
-OWNERS_OF_SPAWN = ("src/native/posix/spawn.", "src/launcher/elastic/discovery.cpp")
+OWNERS_OF_SPAWN = ("src/native/posix/processes/spawn.", "src/launcher/elastic/discovery.cpp")
 # The plugin of PMIx has no other file of native/posix.
-OWNERS_OF_THREADS = ("src/native/posix/thread.", "src/native/pmix/")
+OWNERS_OF_THREADS = ("src/native/posix/processes/thread.", "src/native/pmix/")
 OWNERS_OF_IDS = ("src/base/",)
 KINDS = {".cpp", ".hpp", ".py"}
 # The value of the key `controller` of Horovod's files is a word of users, which happens to be "mpi".
@@ -49,8 +49,8 @@ def faults_of(root):
          "reads a text for people back; ask a field"),
         (OWNERS_OF_SPAWN, re.compile(r"\bposix_spawnp?\("), "is another spawn; use posix::spawn"),
         (OWNERS_OF_THREADS, re.compile(r"\bstd::thread\([^)]"), "is another start; use posix::start_thread"),
-        (("src/native/posix/process.",), re.compile(r'get\("PATH"\)\.value_or'), "use posix::search_path"),
-        (("src/base/size_text.",), re.compile(r'"[^"\n]*%[.\d]*f [KMGT]i?B(?!/)'), "use size_text")]
+        (("src/native/posix/processes/process.",), re.compile(r'get\("PATH"\)\.value_or'), "use posix::search_path"),
+        (("src/base/text/size_text.",), re.compile(r'"[^"\n]*%[.\d]*f [KMGT]i?B(?!/)'), "use size_text")]
     faults = []
     for path in [*files_below(root / "src"), *(files_below(root / "jobscripts") if (root / "jobscripts").is_dir()
                                                else ())]:

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/store/local_store.hpp"
 
 using namespace hvd;

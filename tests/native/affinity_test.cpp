@@ -1,4 +1,4 @@
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 #include <gtest/gtest.h>
 

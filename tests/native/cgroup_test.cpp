@@ -1,4 +1,4 @@
-#include "native/posix/cgroup.hpp"
+#include "native/posix/machine/cgroup.hpp"
 
 #include "in_own_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "native/posix/endpoints.hpp"
+#include "native/posix/sockets/endpoints.hpp"
 
 #include <gtest/gtest.h>
 

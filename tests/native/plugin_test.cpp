@@ -1,4 +1,4 @@
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "in_own_folder.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::posix {
 namespace {

@@ -1,4 +1,4 @@
-#include "native/posix/process_end.hpp"
+#include "native/posix/processes/process_end.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "native/posix/signals.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::posix {
 namespace {

@@ -1,4 +1,4 @@
-#include "native/posix/shared_memory.hpp"
+#include "native/posix/memory/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "native/posix/available_memory.hpp"
+#include "native/posix/memory/available_memory.hpp"
 
 namespace hvd::posix {
 namespace {

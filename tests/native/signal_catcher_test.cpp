@@ -1,4 +1,4 @@
-#include "native/posix/signal_catcher.hpp"
+#include "native/posix/processes/signal_catcher.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/text_file.hpp"
 
 #include <gtest/gtest.h>
 

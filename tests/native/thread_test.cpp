@@ -1,4 +1,4 @@
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <string>
 
-#include "native/posix/fork_guard.hpp"
+#include "native/posix/processes/fork_guard.hpp"
 
 namespace hvd::posix {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/agreement.hpp"
+#include "runtime/agreement/agreement.hpp"
 #include "runtime/floats.hpp"
 
 namespace hvd::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/agreement.hpp"
+#include "runtime/agreement/agreement.hpp"
 
 #include <gtest/gtest.h>
 

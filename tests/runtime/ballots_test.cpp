@@ -1,4 +1,4 @@
-#include "runtime/ballots.hpp"
+#include "runtime/agreement/ballots.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/coordinator.hpp"
+#include "runtime/agreement/coordinator.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The end of a rank as a table: every fact in every phase, and the step that follows.
-#include "runtime/departure.hpp"
+#include "runtime/ending/departure.hpp"
 
 #include <gtest/gtest.h>
 

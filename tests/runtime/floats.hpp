@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/signature.hpp"
+#include "runtime/operations/signature.hpp"
 
 namespace hvd::testing {
 

@@ -1,5 +1,5 @@
 // The report about networks, for made-up hosts in the test's own folder.
-#include "runtime/network_report.hpp"
+#include "runtime/reports/network_report.hpp"
 
 #include <filesystem>
 

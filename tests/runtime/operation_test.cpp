@@ -1,5 +1,5 @@
 // The table of prepared operations: what it keeps, and what other threads may do while the engine looks into it.
-#include "runtime/operation.hpp"
+#include "runtime/operations/operation.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
 #include "made_up_world.hpp"
-#include "runtime/schedule.hpp"
+#include "runtime/agreement/schedule.hpp"
 
 namespace hvd::runtime::simulated {
 

@@ -21,8 +21,8 @@
 
 #include "base/world.hpp"
 #include "control/node_board.hpp"
-#include "runtime/agreement.hpp"
-#include "runtime/departure.hpp"
+#include "runtime/agreement/agreement.hpp"
+#include "runtime/ending/departure.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime::simulated {

@@ -1,5 +1,5 @@
 // The stall watch: the times at which a rank looks for operations that have waited too long, and its verdict on them.
-#include "runtime/stall.hpp"
+#include "runtime/agreement/stall.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "runtime/start_report.hpp"
+#include "runtime/reports/start_report.hpp"
 
 #include <gtest/gtest.h>
 

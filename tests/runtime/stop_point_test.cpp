@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "ranks_as_threads.hpp"
-#include "runtime/coordinator.hpp"
+#include "runtime/agreement/coordinator.hpp"
+#include "runtime/ending/stop_watch.hpp"
 #include "runtime/runtime.hpp"
-#include "runtime/stop_watch.hpp"
 #include "runtime/synchronised.hpp"
 #include "topology/layout.hpp"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/launch/launch_above.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/launchers.hpp"
 
 namespace hvd::bootstrap {

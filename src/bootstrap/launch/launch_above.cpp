@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
-#include "native/posix/ask_program.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/processes/ask_program.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bootstrap/launch/launch.hpp"
-#include "native/posix/ancestors.hpp"
+#include "native/posix/processes/ancestors.hpp"
 
 namespace hvd::bootstrap {
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/number.hpp"
-#include "native/posix/process.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::bootstrap {
 namespace {

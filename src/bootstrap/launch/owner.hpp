@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/launch_above.hpp"
 
 namespace hvd::bootstrap {

@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "bootstrap/meeting/exchange.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::bootstrap {
 namespace {

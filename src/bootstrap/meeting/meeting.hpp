@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "base/world.hpp"
 #include "bootstrap/bootstrap.hpp"
 

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <thread>
 
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 namespace {

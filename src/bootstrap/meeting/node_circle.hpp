@@ -23,7 +23,7 @@
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
 

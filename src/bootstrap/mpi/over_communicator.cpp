@@ -15,10 +15,10 @@
 
 #include "base/log.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "native/posix/fabric_devices.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/tcp_address.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/machine/fabric_devices.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/thread.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::bootstrap {
 namespace {

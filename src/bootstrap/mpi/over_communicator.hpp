@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "native/mpi/process.hpp"
 

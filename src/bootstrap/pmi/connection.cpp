@@ -11,8 +11,8 @@
 #include <climits>
 
 #include "bootstrap/launch/launch.hpp"
-#include "native/posix/fork_guard.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/fork_guard.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::bootstrap::pmi {
 namespace {

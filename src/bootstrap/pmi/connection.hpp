@@ -22,9 +22,9 @@
 #include <thread>
 
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::bootstrap::pmi {
 

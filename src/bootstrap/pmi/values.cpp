@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::bootstrap::pmi {
 namespace {

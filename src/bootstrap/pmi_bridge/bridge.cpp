@@ -8,13 +8,13 @@
 #include <cerrno>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/pmi/connection.hpp"
 #include "native/mpi/process.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "base/result.hpp"
 #include "bootstrap/bootstrap.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
 

@@ -15,7 +15,7 @@
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/settings_files.hpp"
 
 namespace hvd::bootstrap {
 namespace {

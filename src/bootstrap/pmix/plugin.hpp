@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::pmix {
 class Server;  // declared in native/pmix/server.hpp; only native/pmix includes headers of PMIx

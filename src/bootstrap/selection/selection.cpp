@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/launch/guard.hpp"
 
 namespace hvd::bootstrap {

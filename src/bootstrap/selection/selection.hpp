@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/registry.hpp"
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
 

@@ -9,7 +9,7 @@
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/store/client.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/fork_guard.hpp"
+#include "native/posix/processes/fork_guard.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -17,7 +17,7 @@
 #include "bootstrap/meeting/cards.hpp"
 #include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 

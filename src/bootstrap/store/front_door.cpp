@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/watch_list.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/sockets/watch_list.hpp"
 
 namespace hvd::bootstrap {
 

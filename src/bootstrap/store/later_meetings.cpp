@@ -1,7 +1,7 @@
 #include "bootstrap/store/later_meetings.hpp"
 
-#include "base/comma_list.hpp"
-#include "native/posix/random.hpp"
+#include "base/text/comma_list.hpp"
+#include "native/posix/files/random.hpp"
 
 namespace hvd::bootstrap {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 #include "bootstrap/store/tcp_server.hpp"

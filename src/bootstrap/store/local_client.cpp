@@ -2,7 +2,7 @@
 
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 

@@ -7,15 +7,15 @@
 #include <optional>
 #include <utility>
 
+#include "base/checksums/sha256.hpp"
 #include "base/log.hpp"
-#include "base/sha256.hpp"
 #include "bootstrap/store/front_door.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/seats.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/unix_socket.hpp"
-#include "native/posix/watch_list.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
+#include "native/posix/sockets/watch_list.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/checksums/sha256.hpp"
 #include "base/result.hpp"
-#include "base/sha256.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::bootstrap {
 

@@ -9,10 +9,10 @@
 #include <climits>
 #include <vector>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::bootstrap {
 namespace {

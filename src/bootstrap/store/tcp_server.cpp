@@ -16,10 +16,10 @@
 #include "bootstrap/store/pieces.hpp"
 #include "bootstrap/store/sealed_stream.hpp"
 #include "bootstrap/store/verbs.hpp"
-#include "native/posix/fork_guard.hpp"
-#include "native/posix/tcp_socket.hpp"
-#include "native/posix/thread.hpp"
-#include "native/posix/watch_list.hpp"
+#include "native/posix/processes/fork_guard.hpp"
+#include "native/posix/processes/thread.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
+#include "native/posix/sockets/watch_list.hpp"
 
 namespace hvd::bootstrap {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "bootstrap/store/generations.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::bootstrap {
 

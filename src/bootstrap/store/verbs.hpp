@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
 
 namespace hvd::bootstrap::store {
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "base/counted.hpp"
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "collectives/registry.hpp"
 #include "collectives/schedule/cost_model.hpp"
 

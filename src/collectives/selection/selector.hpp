@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "collectives/algorithm.hpp"
 
 namespace hvd::collectives {

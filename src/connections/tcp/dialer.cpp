@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "native/posix/endpoints.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/endpoints.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::connections::tcp {
 namespace {

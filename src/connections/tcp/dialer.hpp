@@ -22,7 +22,7 @@
 #include "base/world.hpp"
 #include "connections/tcp/event_queue.hpp"
 #include "connections/tcp/talk.hpp"
-#include "native/posix/tcp_address.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::connections::tcp {
 

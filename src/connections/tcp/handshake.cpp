@@ -4,7 +4,7 @@
 
 #include "base/panic.hpp"
 #include "bootstrap/meeting/meeting.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
 
 namespace hvd::connections::tcp {
 namespace {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
 #include "base/world.hpp"
 
 namespace hvd::connections::tcp {

@@ -1,6 +1,6 @@
 #include "base/log.hpp"
 #include "connections/net_peers.hpp"
-#include "native/posix/endpoints.hpp"
+#include "native/posix/sockets/endpoints.hpp"
 
 namespace hvd::connections {
 

@@ -2,7 +2,7 @@
 
 #include <sys/socket.h>
 
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::connections::tcp {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "connections/tcp/handshake.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::connections::tcp {
 

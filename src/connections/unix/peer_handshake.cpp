@@ -11,8 +11,8 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
-#include "native/posix/process_end.hpp"
-#include "native/posix/unix_socket.hpp"
+#include "native/posix/processes/process_end.hpp"
+#include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::connections {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/group.hpp"
 #include "base/result.hpp"
 #include "base/world.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::connections {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
-#include "native/posix/thread.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::devices::cuda {
 

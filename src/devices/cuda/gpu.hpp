@@ -3,7 +3,7 @@
 #include <chrono>
 #include <memory>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "devices/cuda/descriptors.hpp"
 #include "devices/cuda/events.hpp"
 #include "devices/cuda/kernel_table.hpp"

@@ -2,9 +2,9 @@
 // The functions of libhorovod_cuda.so: posix::open_plugin<cuda::Plugin>("cuda", environment).
 #include <memory>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "devices/device.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "native/posix/thread.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::devices::cuda {
 

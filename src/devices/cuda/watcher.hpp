@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "devices/cuda/events.hpp"
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 
 namespace hvd::devices::cuda {
 

@@ -30,10 +30,10 @@
 #include "launcher/agent/rank_process.hpp"
 #include "launcher/agent/rank_streams.hpp"
 #include "launcher/wire/lifeline.hpp"
-#include "native/posix/cgroup.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/process_end.hpp"
+#include "native/posix/machine/cgroup.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/process_end.hpp"
 
 namespace hvd::launcher {
 namespace {

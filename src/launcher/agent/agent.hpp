@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/agent/rank_process.hpp"
 #include "launcher/wire/channel.hpp"
 

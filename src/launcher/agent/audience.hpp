@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
-#include "native/posix/affinity.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::launcher {
 

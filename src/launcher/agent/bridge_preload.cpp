@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/program_file.hpp"
+#include "base/settings/config.hpp"
+#include "native/posix/files/program_file.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -15,17 +15,17 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/agent/remote_agent.hpp"
-#include "native/posix/endpoints.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/spawn.hpp"
-#include "native/posix/tcp_socket.hpp"
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/files/text_file.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/spawn.hpp"
+#include "native/posix/sockets/endpoints.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 #include "schedulers/pbs/node_file.hpp"
 
 namespace hvd::launcher {

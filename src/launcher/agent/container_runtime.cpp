@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "launcher/agent/audience.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/process_end.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/process_end.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 

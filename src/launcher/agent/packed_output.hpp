@@ -12,7 +12,7 @@
 
 #include "base/result.hpp"
 #include "launcher/console/output.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

@@ -6,7 +6,7 @@
 #include "base/gpu_makes.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/agent/bridge_preload.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

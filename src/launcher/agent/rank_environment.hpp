@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/agent/binding.hpp"
 #include "launcher/options/hosts.hpp"
 #include "launcher/wire/messages.hpp"

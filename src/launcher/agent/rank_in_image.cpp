@@ -9,9 +9,9 @@
 
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/agent/container_runtime.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

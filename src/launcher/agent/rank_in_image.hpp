@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/options/image_file.hpp"
 
 namespace hvd::launcher {

@@ -35,7 +35,7 @@
 #include <map>
 #include <utility>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/audience.hpp"
 #include "launcher/agent/bridge_preload.hpp"
@@ -43,11 +43,11 @@
 #include "launcher/agent/packed_input.hpp"
 #include "launcher/agent/packed_output.hpp"
 #include "launcher/wire/keeper_protocol.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/process_end.hpp"
-#include "native/posix/signals.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/process_end.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -3,10 +3,10 @@
 #include <sys/types.h>
 
 #include "launcher/wire/messages.hpp"
-#include "native/posix/affinity.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/signals.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/machine/affinity.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 

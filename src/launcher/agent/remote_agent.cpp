@@ -10,13 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/environment.hpp"
-#include "base/shell_word.hpp"
+#include "base/settings/environment.hpp"
+#include "base/text/shell_word.hpp"
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/ending.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/signals.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/process.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <ctime>
 
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "checkpoint/generations.hpp"
 #include "launcher/checkpoints/difference.hpp"
 #include "launcher/checkpoints/safetensors.hpp"
-#include "native/posix/folder.hpp"
+#include "native/posix/files/folder.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string_view>
 
-#include "base/cut_text.hpp"
 #include "base/overloaded.hpp"
+#include "base/text/cut_text.hpp"
 #include "checkpoint/element_type.hpp"
 
 namespace hvd::launcher {

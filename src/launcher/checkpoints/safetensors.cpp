@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_text.hpp"
-#include "native/posix/file_in_place.hpp"
+#include "base/text/json_text.hpp"
+#include "native/posix/files/file_in_place.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/result.hpp"
 #include "launcher/wire/messages.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

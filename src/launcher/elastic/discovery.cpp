@@ -10,9 +10,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/cut_text.hpp"
-#include "base/trimmed.hpp"
-#include "native/posix/signals.hpp"
+#include "base/text/cut_text.hpp"
+#include "base/text/trimmed.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 namespace {

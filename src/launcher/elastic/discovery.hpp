@@ -13,7 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/result.hpp"
 #include "launcher/options/hosts.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

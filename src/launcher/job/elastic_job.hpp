@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/console/console.hpp"
 #include "launcher/elastic/membership.hpp"
 #include "launcher/job/first_failure.hpp"

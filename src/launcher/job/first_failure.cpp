@@ -11,9 +11,9 @@
 
 #include "base/counted.hpp"
 #include "base/result.hpp"
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "launcher/agent/rank_process.hpp"
-#include "native/posix/signals.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -10,8 +10,8 @@
 #include <cerrno>
 
 #include "launcher/agent/remote_agent.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

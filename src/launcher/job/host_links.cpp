@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/agent/local_agent.hpp"
 #include "launcher/agent/remote_agent.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::launcher {
 

@@ -27,7 +27,7 @@
 #include "launcher/job/job_start.hpp"
 #include "launcher/job/own_process.hpp"
 #include "launcher/job/site_run.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // Runs one job, on this machine or on several, from start to end.
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/job/job_options.hpp"
 #include "launcher/job/verdict.hpp"
 

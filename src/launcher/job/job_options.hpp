@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 #include "launcher/console/output.hpp"
 #include "launcher/elastic/discovery.hpp"
 #include "launcher/elastic/membership.hpp"

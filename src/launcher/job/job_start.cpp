@@ -2,10 +2,10 @@
 
 #include <signal.h>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/agent/rank_environment.hpp"
 #include "launcher/job/start_orders.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::launcher {
 namespace {

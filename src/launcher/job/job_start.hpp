@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/console/console.hpp"
 #include "launcher/console/input_relay.hpp"
 #include "launcher/job/host_links.hpp"

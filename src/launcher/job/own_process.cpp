@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launcher/agent/rank_environment.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -2,7 +2,7 @@
 // Prepares the process of horovodrun before it starts anything.
 #include "base/result.hpp"
 #include "launcher/job/job_options.hpp"
-#include "native/posix/signals.hpp"
+#include "native/posix/processes/signals.hpp"
 
 namespace hvd::launcher {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
 
 namespace hvd::launcher {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 

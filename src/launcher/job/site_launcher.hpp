@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/console/output.hpp"
 #include "launcher/job/first_failure.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/job/host_link.hpp"
 #include "launcher/job/job_options.hpp"
 #include "launcher/job/wire_up.hpp"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "bootstrap/pmix/plugin.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
 
 namespace hvd::launcher {
 

@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.hpp"
-#include "base/environment.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_server.hpp"
 #include "launcher/job/way_to_meet.hpp"
 #include "native/pmix/server.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

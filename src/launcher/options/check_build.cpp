@@ -10,10 +10,10 @@
 #include "checkpoint/reader.hpp"
 #include "launcher/options/gpu_libraries.hpp"
 #include "launcher/options/mpi_plugins.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/program_file.hpp"
+#include "native/posix/files/program_file.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

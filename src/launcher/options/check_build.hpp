@@ -2,7 +2,7 @@
 // Makes the text that `horovodrun --check-build` prints.
 #include <string>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 

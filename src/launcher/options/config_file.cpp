@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/config.hpp"
-#include "base/settings_file.hpp"
-#include "base/spelling.hpp"
-#include "base/trimmed.hpp"
-#include "base/yaml.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/settings_file.hpp"
+#include "base/text/spelling.hpp"
+#include "base/text/trimmed.hpp"
+#include "base/text/yaml.hpp"
 #include "launcher/options/flags.hpp"
 
 namespace hvd::launcher {

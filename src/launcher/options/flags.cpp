@@ -7,9 +7,9 @@
 #include <limits>
 #include <sstream>
 
-#include "base/config.hpp"
-#include "base/number.hpp"
-#include "base/spelling.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/number.hpp"
+#include "base/text/spelling.hpp"
 
 namespace hvd::launcher {
 namespace {

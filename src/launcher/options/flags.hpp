@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "base/settings_file.hpp"
+#include "base/settings/environment.hpp"
+#include "base/settings/settings_file.hpp"
 
 namespace hvd::launcher {
 

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
-#include "base/number.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/tcp_address.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "jobscripts/script.hpp"
 #include "jobscripts/site.hpp"
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/error_ids.hpp"
-#include "base/json_text.hpp"
-#include "base/trimmed.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/json_text.hpp"
+#include "base/text/trimmed.hpp"
 
-#include "native/posix/settings_files.hpp"
+#include "native/posix/files/settings_files.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -3,9 +3,9 @@
 // the user's file, the site's file. --show-config prints each value with its source.
 #include <string>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "base/settings_file.hpp"
+#include "base/settings/environment.hpp"
+#include "base/settings/settings_file.hpp"
 #include "launcher/options/flags.hpp"
 
 namespace hvd::launcher {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 #include "launcher/options/flags.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::launcher {
 namespace {

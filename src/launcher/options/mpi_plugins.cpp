@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::launcher {
 

@@ -2,7 +2,7 @@
 // The installed plugins for MPI. A plugin can only be opened together with its MPI library, which the program brings.
 #include <span>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::launcher {
 

@@ -13,10 +13,10 @@
 #include <fstream>
 
 #include "launcher/options/secrets.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/ask_program.hpp"
 #include "schedulers/selection/selection.hpp"
 
 namespace hvd::launcher {

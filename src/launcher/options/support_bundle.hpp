@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/options/hosts.hpp"
 #include "launcher/options/layers.hpp"
 

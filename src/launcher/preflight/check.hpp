@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
-#include "base/number.hpp"
+#include "base/settings/environment.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::launcher::preflight {
 

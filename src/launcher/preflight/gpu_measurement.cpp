@@ -8,7 +8,7 @@
 
 #include "launcher/preflight/link_measurement.hpp"
 #include "native/nccl/measuring.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

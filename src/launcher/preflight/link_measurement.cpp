@@ -21,7 +21,7 @@
 #include <map>
 #include <sstream>
 
-#include "native/posix/tcp_socket.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

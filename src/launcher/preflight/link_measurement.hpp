@@ -8,7 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/endpoints.hpp"
+#include "native/posix/sockets/endpoints.hpp"
 
 namespace hvd::launcher::preflight {
 

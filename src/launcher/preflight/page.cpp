@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/counted.hpp"
-#include "base/json_text.hpp"
+#include "base/text/json_text.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

@@ -10,13 +10,13 @@
 #include <array>
 #include <cerrno>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/preflight/page.hpp"
 #include "launcher/preflight/probe.hpp"
 #include "launcher/staging/staged_rank.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/spawn.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/processes/spawn.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

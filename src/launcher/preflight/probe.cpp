@@ -10,15 +10,15 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/comma_list.hpp"
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "launcher/preflight/gpu_measurement.hpp"
 #include "launcher/preflight/link_measurement.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

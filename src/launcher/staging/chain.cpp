@@ -9,8 +9,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/crc32c.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "base/checksums/crc32c.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

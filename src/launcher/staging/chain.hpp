@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/checksums/sha256.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "base/sha256.hpp"
-#include "native/posix/endpoints.hpp"
+#include "native/posix/sockets/endpoints.hpp"
 
 namespace hvd::launcher::staging {
 

@@ -12,10 +12,10 @@
 #include <fstream>
 #include <vector>
 
-#include "native/posix/ask_program.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/files/text_file.hpp"
+#include "native/posix/processes/ask_program.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher::staging {
 

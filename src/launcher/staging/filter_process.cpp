@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "native/posix/spawn.hpp"
+#include "native/posix/processes/spawn.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher::staging {
 

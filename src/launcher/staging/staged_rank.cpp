@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/agent/bridge_preload.hpp"
 #include "launcher/staging/environments.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

@@ -11,15 +11,15 @@
 #include <cstdlib>
 #include <memory>
 
-#include "base/config.hpp"
-#include "base/number.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/number.hpp"
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/selection/selection.hpp"
 #include "launcher/staging/chain.hpp"
 #include "launcher/staging/environments.hpp"
 #include "launcher/staging/unpacker.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/machine/host_identity.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

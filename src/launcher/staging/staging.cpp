@@ -17,9 +17,9 @@
 #include "launcher/staging/stager.hpp"
 #include "launcher/staging/unpacker.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/random.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/options/flags.hpp"
 
 namespace hvd::launcher::staging {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/number.hpp"
-#include "base/trimmed.hpp"
+#include "base/text/number.hpp"
+#include "base/text/trimmed.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 
 namespace hvd::launcher::staging {
 namespace {

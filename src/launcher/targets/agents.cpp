@@ -6,15 +6,15 @@
 #include <filesystem>
 #include <sstream>
 
-#include "base/comma_list.hpp"
-#include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/job/wire_up.hpp"
 #include "launcher/targets/elastic_request.hpp"
 #include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 
 namespace hvd::launcher {
 namespace {

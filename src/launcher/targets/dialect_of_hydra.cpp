@@ -1,6 +1,6 @@
 #include <signal.h>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "launcher/targets/dialects.hpp"
 
 namespace hvd::launcher {

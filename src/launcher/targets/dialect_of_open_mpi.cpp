@@ -1,4 +1,4 @@
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "launcher/targets/dialects.hpp"
 
 namespace hvd::launcher {

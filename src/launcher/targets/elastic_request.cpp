@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "base/comma_list.hpp"
-#include "base/config.hpp"
 #include "base/counted.hpp"
+#include "base/settings/config.hpp"
+#include "base/text/comma_list.hpp"
 #include "base/transports.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/container_runtime.hpp"
 #include "launcher/options/image_file.hpp"
 #include "launcher/options/mpi_plugins.hpp"
-#include "native/posix/affinity.hpp"
-#include "native/posix/host_identity.hpp"
+#include "native/posix/machine/affinity.hpp"
+#include "native/posix/machine/host_identity.hpp"
 #include "topology/placement_report.hpp"
 #include "topology/visible_gpus.hpp"
 

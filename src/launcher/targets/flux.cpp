@@ -2,7 +2,7 @@
 // serves.
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 #include "schedulers/flux/task.hpp"
 
 namespace hvd::launcher {

@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "base/counted.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/host_identity.hpp"
-#include "native/posix/process.hpp"
-#include "native/posix/text_file.hpp"
+#include "native/posix/files/text_file.hpp"
+#include "native/posix/machine/host_identity.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 
 namespace hvd::launcher {

@@ -6,7 +6,7 @@
 #include "launcher/targets/jsrun_layout.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 #include "topology/machine.hpp"
 
 namespace hvd::launcher {

@@ -8,8 +8,8 @@
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 #include "schedulers/slurm/step.hpp"
 
 namespace hvd::launcher {

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <filesystem>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 #include "launcher/targets/dialects.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/job/site_launcher.hpp"
 #include "launcher/options/hosts.hpp"

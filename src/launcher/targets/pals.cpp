@@ -5,8 +5,8 @@
 
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -1,7 +1,7 @@
 #include "launcher/targets/remote_starters.hpp"
 
 #include "launcher/agent/called_agent.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <fstream>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
-#include "base/trimmed.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
+#include "base/text/trimmed.hpp"
 #include "launcher/wire/messages.hpp"
-#include "native/posix/ask_program.hpp"
+#include "native/posix/processes/ask_program.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/shell_word.hpp"
+#include "base/text/shell_word.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/slurm_share.hpp"
 #include "launcher/targets/target.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 #include "schedulers/slurm/components.hpp"
 #include "schedulers/slurm/step.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/comma_list.hpp"
-#include "base/number.hpp"
+#include "base/text/comma_list.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/options/mpi_plugins.hpp"
 #include "launcher/targets/elastic_request.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "launcher/job/job_options.hpp"
 #include "launcher/job/way_to_meet.hpp"
 #include "launcher/options/flags.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/wire/messages.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

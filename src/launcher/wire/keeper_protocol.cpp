@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/number.hpp"
+#include "base/text/number.hpp"
 
 namespace hvd::launcher {
 namespace {

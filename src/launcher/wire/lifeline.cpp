@@ -14,12 +14,12 @@
 #include <optional>
 #include <thread>
 
-#include "base/comma_list.hpp"
-#include "base/sha256.hpp"
+#include "base/checksums/sha256.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/store/front_door.hpp"
-#include "native/posix/random.hpp"
-#include "native/posix/tcp_socket.hpp"
-#include "native/posix/watch_list.hpp"
+#include "native/posix/files/random.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
+#include "native/posix/sockets/watch_list.hpp"
 
 namespace hvd::launcher {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "base/settings/config.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "native/cuda/errors.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::cuda {
 

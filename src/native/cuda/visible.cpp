@@ -9,9 +9,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/number.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/text_file.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/files/text_file.hpp"
 
 namespace hvd::cuda {
 namespace {

@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "native/posix/file_descriptor.hpp"
-#include "native/posix/folder.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/files/file_descriptor.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::hdf5 {
 namespace {

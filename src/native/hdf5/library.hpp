@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 #include "native/hdf5/calls.hpp"
 
 namespace hvd::hdf5 {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "native/posix/affinity.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/machine/affinity.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::hwloc {
 

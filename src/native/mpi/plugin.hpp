@@ -13,7 +13,7 @@
 #include "base/collective.hpp"
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::mpi {
 

@@ -12,10 +12,10 @@
 #include <mutex>
 
 #include "base/log.hpp"
-#include "base/number.hpp"
-#include "native/posix/plugin.hpp"
-#include "native/posix/shared_library.hpp"
-#include "native/posix/signal_catcher.hpp"
+#include "base/text/number.hpp"
+#include "native/posix/plugins/plugin.hpp"
+#include "native/posix/plugins/shared_library.hpp"
+#include "native/posix/processes/signal_catcher.hpp"
 
 namespace hvd::mpi {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
+#include "base/settings/environment.hpp"
 #include "native/mpi/plugin.hpp"
 
 namespace hvd::mpi {

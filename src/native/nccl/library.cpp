@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::nccl {
 namespace {

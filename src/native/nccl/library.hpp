@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::nccl {
 

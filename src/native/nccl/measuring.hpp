@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/environment.hpp"
 #include "base/result.hpp"
-#include "native/posix/plugin.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::nccl {
 

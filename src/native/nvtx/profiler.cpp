@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::nvtx {
 namespace {

@@ -5,8 +5,8 @@
 // with nvToolsExt.h where that is present).
 #include <cstdint>
 
-#include "base/environment.hpp"
 #include "base/result.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::nvtx {
 

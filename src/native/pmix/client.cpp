@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 
 namespace hvd::pmix {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/environment.hpp"
+#include "base/settings/environment.hpp"
 #include "native/nvtx/profiler.hpp"
-#include "runtime/observer.hpp"
+#include "runtime/observers/observer.hpp"
 
 namespace hvd::runtime {
 

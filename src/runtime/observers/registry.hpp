@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/observer.hpp"
+#include "runtime/observers/observer.hpp"
 
 namespace hvd::runtime {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/cut_text.hpp"
 #include "base/log.hpp"
-#include "native/posix/thread.hpp"
+#include "base/text/cut_text.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::runtime {
 

@@ -20,8 +20,8 @@
 
 #include "base/deadline.hpp"
 #include "base/result.hpp"
-#include "native/posix/wait_word.hpp"
-#include "runtime/observer.hpp"
+#include "native/posix/memory/wait_word.hpp"
+#include "runtime/observers/observer.hpp"
 #include "runtime/observers/trace_events.hpp"
 #include "runtime/observers/trace_file.hpp"
 #include "runtime/observers/trace_queue.hpp"

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <string>
 
-#include "base/config.hpp"
 #include "base/result.hpp"
+#include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "runtime/observers/registry.hpp"
 #include "runtime/observers/timeline.hpp"

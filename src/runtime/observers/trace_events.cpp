@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/cut_text.hpp"
 #include "base/panic.hpp"
+#include "base/text/cut_text.hpp"
 
 namespace hvd::runtime {
 

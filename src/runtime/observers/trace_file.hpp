@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::runtime {
 

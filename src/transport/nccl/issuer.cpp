@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
-#include "base/environment.hpp"
-#include "native/posix/settings_files.hpp"
-#include "native/posix/thread.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/files/settings_files.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::transport::over_nccl {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The thread ("hvd-nccl") that makes all calls of NCCL for one GPU, one job after the other: neither two communicators
 // nor one may be used by two threads. A job is over when what it has to launch was launched. So the order of the jobs
-// is the order of the launches, which is the log's on every rank (runtime/turnstile).
+// is the order of the launches, which is the log's on every rank (runtime/lanes/turnstile).
 #include <condition_variable>
 #include <functional>
 #include <memory>

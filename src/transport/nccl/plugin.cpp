@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/environment.hpp"
-#include "native/posix/settings_files.hpp"
+#include "base/settings/environment.hpp"
+#include "native/posix/files/settings_files.hpp"
 #include "transport/nccl/link.hpp"
 
 namespace hvd::transport::over_nccl {

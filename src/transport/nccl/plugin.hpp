@@ -4,7 +4,7 @@
 #include <string>
 
 #include "devices/device.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 #include "transport/nccl/card.hpp"
 #include "transport/transport.hpp"
 

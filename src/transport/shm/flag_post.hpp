@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "native/posix/wait_word.hpp"
+#include "native/posix/memory/wait_word.hpp"
 #include "transport/shm/shared_area.hpp"
 
 namespace hvd::transport::shm {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/config.hpp"
+#include "base/settings/config.hpp"
 
 namespace hvd::transport::shm {
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/cut_text.hpp"
-#include "native/posix/tcp_socket.hpp"
+#include "base/text/cut_text.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::transport::tcp {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 #include "transport/tcp/wire.hpp"
 
 namespace hvd::transport::tcp {

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "base/config.hpp"
 #include "base/counted.hpp"
+#include "base/settings/config.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/affinity.hpp"
+#include "native/posix/machine/affinity.hpp"
 #include "topology/visible_gpus.hpp"
 
 namespace hvd::launcher::preflight {

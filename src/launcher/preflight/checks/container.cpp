@@ -1,7 +1,7 @@
 // Checks that a rank inside of an image can use the host's PMIx, and that all ranks run in the same image.
 #include "bootstrap/pmix/plugin.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 #include <dlfcn.h>
 

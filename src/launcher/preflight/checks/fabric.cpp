@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <fstream>
 
-#include "base/comma_list.hpp"
-#include "base/network_settings.hpp"
+#include "base/settings/network_settings.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/fabrics.hpp"
 #include "launcher/preflight/link_measurement.hpp"
-#include "native/posix/fabric_devices.hpp"
-#include "native/posix/folder.hpp"
+#include "native/posix/files/folder.hpp"
+#include "native/posix/machine/fabric_devices.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

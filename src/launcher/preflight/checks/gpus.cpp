@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <map>
 
-#include "base/comma_list.hpp"
 #include "base/counted.hpp"
 #include "base/gpu_makes.hpp"
+#include "base/text/comma_list.hpp"
 #include "bootstrap/launch/launchers.hpp"
 #include "launcher/preflight/check.hpp"
 #include "topology/machine.hpp"

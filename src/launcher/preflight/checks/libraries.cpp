@@ -5,7 +5,7 @@
 
 #include "launcher/options/gpu_libraries.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/shared_library.hpp"
+#include "native/posix/plugins/shared_library.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

@@ -1,9 +1,9 @@
 // Checks the limits that the shell (ulimit) sets for a rank.
 #include <sys/resource.h>
 
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/fabric_devices.hpp"
+#include "native/posix/machine/fabric_devices.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

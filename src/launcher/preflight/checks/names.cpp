@@ -1,10 +1,10 @@
 // Checks that every node can resolve the names of all other nodes.
 #include <algorithm>
 
-#include "base/comma_list.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/tcp_address.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/sockets/tcp_address.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

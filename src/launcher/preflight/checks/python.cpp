@@ -1,8 +1,8 @@
 // Checks the Python that runs the program, and the horovod package in it.
-#include "base/trimmed.hpp"
+#include "base/text/trimmed.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/ask_program.hpp"
-#include "native/posix/process.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

@@ -1,7 +1,7 @@
 // Checks that all nodes have the same release of Horovod and of its protocol.
 #include "bootstrap/meeting/meeting.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/plugin.hpp"
+#include "native/posix/plugins/plugin.hpp"
 
 namespace hvd::launcher::preflight {
 

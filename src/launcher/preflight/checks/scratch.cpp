@@ -6,9 +6,9 @@
 #include <cerrno>
 
 #include "base/result.hpp"
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/file_descriptor.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher::preflight {
 namespace {

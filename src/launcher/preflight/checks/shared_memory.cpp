@@ -2,9 +2,9 @@
 // memory needs no /dev/shm, but PyTorch's loaders, MPI and NCCL do.
 #include <sys/statvfs.h>
 
-#include "base/size_text.hpp"
+#include "base/text/size_text.hpp"
 #include "launcher/preflight/check.hpp"
-#include "native/posix/available_memory.hpp"
+#include "native/posix/memory/available_memory.hpp"
 
 namespace hvd::launcher::preflight {
 

@@ -1,8 +1,8 @@
 // Checks that the launcher started a probe in the place of each rank.
 #include <algorithm>
 
-#include "base/comma_list.hpp"
 #include "base/counted.hpp"
+#include "base/text/comma_list.hpp"
 #include "launcher/preflight/check.hpp"
 
 namespace hvd::launcher::preflight {

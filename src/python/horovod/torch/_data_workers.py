@@ -2,8 +2,8 @@
 
 Many send such a signal to all processes of a rank. It is meant for the rank, which saves and ends; but a worker of
 torch that is ended by a signal makes the rank fail. Children that a rank forks ignore these signals
-(native/posix/signal_catcher). A worker installs a handler of its own for SIGTERM after the fork, and one that was not
-forked knows nothing of the rank's handlers. So workers ask for it, too, once their own handlers are installed.
+(native/posix/processes/signal_catcher). A worker installs a handler of its own for SIGTERM after the fork, and one that
+was not forked knows nothing of the rank's handlers. So workers ask for it, too, once their own handlers are installed.
 """
 import multiprocessing
 

@@ -1,0 +1,17 @@
+#include "base/settings/network_settings.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/text/comma_list.hpp"
+
+namespace hvd {
+
+bool leaves_only_sockets(const NetworkSetting& setting, std::string_view value) {
+  const auto words = items_of(std::string(value)), plain = items_of(std::string(setting.plain));
+  return !words.empty() && value.front() != '^' && std::ranges::all_of(words, [&](const std::string& word) {
+    return std::ranges::find(plain, word) != plain.end();
+  });
+}
+
+}  // namespace hvd

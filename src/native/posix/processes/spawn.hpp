@@ -1,0 +1,24 @@
+#pragma once
+// Starts another program.
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/settings/environment.hpp"
+
+namespace hvd::posix {
+
+// The standard descriptors of a program: descriptors of this process, or one of the constants.
+struct Streams {
+  static constexpr int nothing = -1;    // /dev/null
+  static constexpr int inherited = -2;  // that of this process
+  int input = nothing, output = nothing, errors = nothing;
+};
+
+// Starts the program and sets its process id. A program without a slash in its name is looked for along PATH. With a
+// null `environment` it gets that of this process. Returns 0, or the value of errno of the failure.
+int spawn(pid_t& process, const std::vector<std::string>& command, const Streams& streams,
+          const Environment* environment = nullptr);
+
+}  // namespace hvd::posix
