@@ -74,8 +74,10 @@ Around scheduler_around(const Sources& sources) {
 
 std::vector<std::string_view> prefixes_of_all() {
   std::vector<std::string_view> all;
-  for (const Maker& maker : registry())
-    for (std::string_view prefix : maker.make()->traits().prefixes) all.push_back(prefix);
+  for (const Maker& maker : registry()) {
+    const auto scheduler = maker.make();
+    for (std::string_view prefix : scheduler->traits().prefixes) all.push_back(prefix);
+  }
   return all;
 }
 

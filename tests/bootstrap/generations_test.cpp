@@ -12,10 +12,10 @@ namespace {
 
 using store::Verb;
 
-// Processes by their connections, which have the same numbers, and the verbs of what each was sent.
-class Processes {
+// Newcomers by their connections, which have the same numbers, and the verbs of what each was sent.
+class Newcomers {
  public:
-  Processes()
+  Newcomers()
       : generations({"job",
                      0,
                      {},
@@ -56,7 +56,7 @@ class Processes {
     (void)in.get<std::uint8_t>();
     return std::string(in.get_string());
   }
-  // Processes 0 and 1 are the ranks 0 and 1 of generation 1.
+  // Newcomers 0 and 1 are the ranks 0 and 1 of generation 1.
   void begin_with_two() {
     for (int process : {0, 1}) {
       ASSERT_TRUE(connect(static_cast<std::uint64_t>(process), process));
@@ -72,7 +72,7 @@ class Processes {
 };
 
 TEST(StoreGenerations, a_process_that_asks_waits_until_it_has_a_place) {
-  Processes all;
+  Newcomers all;
   ASSERT_TRUE(all.connect(4, 17));
   ASSERT_TRUE(all.ask(4, 1, 6));
   ASSERT_EQ(all.asked.size(), 1u);
@@ -85,7 +85,7 @@ TEST(StoreGenerations, a_process_that_asks_waits_until_it_has_a_place) {
 }
 
 TEST(StoreGenerations, the_ranks_of_a_generation_meet) {
-  Processes all;
+  Newcomers all;
   all.begin_with_two();
   ASSERT_TRUE(all.bring_card(0, 0, "meet"));
   EXPECT_EQ(all.last(0), Verb::assigned);
@@ -95,7 +95,7 @@ TEST(StoreGenerations, the_ranks_of_a_generation_meet) {
 }
 
 TEST(StoreGenerations, the_end_of_a_rank_fails_the_meeting_of_the_others) {
-  Processes all;
+  Newcomers all;
   all.begin_with_two();
   ASSERT_TRUE(all.bring_card(0, 0, "meet"));
   all.generations.left(1, "ended or closed its connection");
@@ -104,7 +104,7 @@ TEST(StoreGenerations, the_end_of_a_rank_fails_the_meeting_of_the_others) {
 }
 
 TEST(StoreGenerations, a_rank_that_asks_again_fails_the_meeting_of_the_others) {
-  Processes all;
+  Newcomers all;
   all.begin_with_two();
   ASSERT_TRUE(all.bring_card(0, 0, "meet"));
   ASSERT_TRUE(all.ask(1, 1));
@@ -112,7 +112,7 @@ TEST(StoreGenerations, a_rank_that_asks_again_fails_the_meeting_of_the_others) {
 }
 
 TEST(StoreGenerations, a_process_without_a_place_in_the_newest_generation_meets_nobody) {
-  Processes all;
+  Newcomers all;
   all.begin_with_two();
   ASSERT_TRUE(all.ask(1, 1));
   all.generations.assign({1, 2, 0, 1});
@@ -124,7 +124,7 @@ TEST(StoreGenerations, a_process_without_a_place_in_the_newest_generation_meets_
 }
 
 TEST(StoreGenerations, a_place_of_a_process_that_has_ended_counts_as_lost) {
-  Processes all;
+  Newcomers all;
   ASSERT_TRUE(all.connect(0, 0));
   ASSERT_TRUE(all.ask(0));
   all.generations.assign({0, 1, 0, 2});
@@ -134,7 +134,7 @@ TEST(StoreGenerations, a_place_of_a_process_that_has_ended_counts_as_lost) {
 }
 
 TEST(StoreGenerations, a_process_may_connect_anew_and_its_child_may_not) {
-  Processes all;
+  Newcomers all;
   ASSERT_TRUE(all.connect(0, 5, 100));
   EXPECT_FALSE(all.connect(1, 5, 101));
   EXPECT_NE(all.refusal(1).find("a child of a rank cannot take part"), std::string::npos) << all.refusal(1);
@@ -145,7 +145,7 @@ TEST(StoreGenerations, a_process_may_connect_anew_and_its_child_may_not) {
 }
 
 TEST(StoreGenerations, news_and_refusals_reach_the_process) {
-  Processes all;
+  Newcomers all;
   ASSERT_TRUE(all.connect(0, 0));
   all.generations.tell(0, 12.5, 2);
   EXPECT_EQ(all.last(0), Verb::news);
@@ -157,7 +157,7 @@ TEST(StoreGenerations, news_and_refusals_reach_the_process) {
 }
 
 TEST(StoreGenerations, a_question_that_is_not_of_this_protocol_is_refused) {
-  Processes all;
+  Newcomers all;
   ASSERT_TRUE(all.connect(0, 0));
   EXPECT_FALSE(all.ask(0, 3));
   EXPECT_FALSE(all.say(0, store::message(Verb::assign, 1)));

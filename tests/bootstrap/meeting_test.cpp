@@ -51,7 +51,7 @@ Member member(int rank) {
   return made;
 }
 
-Deadline soon() {
+Deadline in_five_seconds() {
   return Deadline::after(std::chrono::seconds(5));
 }
 
@@ -59,7 +59,7 @@ Deadline soon() {
 Buffer card_of(const Member& who, std::uint32_t epoch = 0) {
   MadeUpJob job;
   job.fence_result = Error(ErrorCode::peer_lost, "only the card is wanted");
-  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, epoch, who, soon()));
+  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, epoch, who, in_five_seconds()));
   return job.own;
 }
 
@@ -68,7 +68,7 @@ TEST(Meeting, tells_every_rank_who_the_others_are) {
   for (int me = 0; me < size; ++me) {
     MadeUpJob job;
     for (int rank = 0; rank < size; ++rank) job.cards.push_back(card_of(member(rank)));
-    auto world = meet(job, {Rank{me}, size, "job 7"}, 3, member(me), soon());
+    auto world = meet(job, {Rank{me}, size, "job 7"}, 3, member(me), in_five_seconds());
     ASSERT_TRUE(world) << world.error().message;
     EXPECT_EQ(world->rank, Rank{me});
     EXPECT_EQ(world->epoch, 3u);
@@ -91,7 +91,7 @@ TEST(Meeting, uses_another_key_in_every_epoch) {
   for (std::uint32_t epoch : {0u, 1u, 11u}) {
     MadeUpJob job;
     job.cards.assign(2, card_of(member(1)));
-    ASSERT_TRUE(meet(job, {Rank{0}, 2, "job"}, epoch, member(0), soon()));
+    ASSERT_TRUE(meet(job, {Rank{0}, 2, "job"}, epoch, member(0), in_five_seconds()));
     keys.push_back(job.own_key);
   }
   EXPECT_NE(keys[0], keys[1]);
@@ -100,7 +100,7 @@ TEST(Meeting, uses_another_key_in_every_epoch) {
 
 TEST(Meeting, needs_nobody_for_a_single_rank) {
   MadeUpJob job;
-  auto world = meet(job, {Rank{0}, 1, "job"}, 0, member(0), soon());
+  auto world = meet(job, {Rank{0}, 1, "job"}, 0, member(0), in_five_seconds());
   ASSERT_TRUE(world);
   EXPECT_EQ(world->size(), 1);
   EXPECT_EQ(job.fences, 0);
@@ -112,7 +112,7 @@ TEST(Meeting, names_the_rank_of_another_version) {
   for (int rank = 0; rank < 3; ++rank) job.cards.push_back(card_of(member(rank)));
   std::uint32_t other = protocol_version + 41;
   std::memcpy(job.cards[2].data() + 8, &other, sizeof other);  // after the length of the first text and the mark
-  auto world = meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon());
+  auto world = meet(job, {Rank{1}, 3, "job"}, 0, member(1), in_five_seconds());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().code, ErrorCode::mismatch);
   for (const std::string& part :
@@ -120,14 +120,14 @@ TEST(Meeting, names_the_rank_of_another_version) {
     EXPECT_NE(world.error().message.find(part), std::string::npos) << part << " in " << world.error().message;
   // A card's layout after the version number depends on the version. Therefore any bytes may follow an unknown version.
   job.cards[2].resize(12);
-  EXPECT_EQ(meet(job, {Rank{1}, 3, "job"}, 0, member(1), soon()).error().message, world.error().message);
+  EXPECT_EQ(meet(job, {Rank{1}, 3, "job"}, 0, member(1), in_five_seconds()).error().message, world.error().message);
 }
 
 // Checks that the first of two ranks refuses to work with the second, and that the message contains `part`.
 void expect_mismatch(const Member& here, const Member& there, const std::string& part) {
   MadeUpJob job;
   job.cards = {card_of(here), card_of(there)};
-  auto world = meet(job, {Rank{0}, 2, "job"}, 0, here, soon());
+  auto world = meet(job, {Rank{0}, 2, "job"}, 0, here, in_five_seconds());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().code, ErrorCode::mismatch);
   EXPECT_NE(world.error().message.find(part), std::string::npos) << world.error().message;
@@ -154,20 +154,20 @@ TEST(Meeting, refuses_damaged_cards) {
   for (std::size_t length = 0; length < good.size(); ++length) {
     MadeUpJob job;
     job.cards.assign(2, Buffer(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)));
-    auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon());
+    auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), in_five_seconds());
     ASSERT_FALSE(world) << length;
     EXPECT_NE(world.error().message.find("rank 1"), std::string::npos) << world.error().message;
   }
   MadeUpJob job;
   good.push_back(std::byte{0});
   job.cards.assign(2, good);
-  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon()));
+  EXPECT_FALSE(meet(job, {Rank{0}, 2, "job"}, 0, member(0), in_five_seconds()));
 }
 
 TEST(Meeting, hands_on_what_the_bootstrap_says) {
   MadeUpJob job;
   job.fence_result = Error(ErrorCode::peer_lost, "rank 1 ended");
-  auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), soon());
+  auto world = meet(job, {Rank{0}, 2, "job"}, 0, member(0), in_five_seconds());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().message, "rank 1 ended");
 }
@@ -177,7 +177,7 @@ TEST(Meeting, names_who_did_not_come_in_time) {
   job.fence_result = Error(ErrorCode::timeout, "too late");
   for (int rank = 0; rank < 5; ++rank) job.cards.push_back(card_of(member(rank)));
   job.absent = {1, 4};
-  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), soon());
+  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), in_five_seconds());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().code, ErrorCode::timeout);
   EXPECT_NE(world.error().message.find("Of 5 ranks these did not come to the meeting by made up: 1, 4. "),
@@ -189,7 +189,7 @@ TEST(Meeting, accuses_nobody_if_the_launcher_itself_does_not_answer) {
   MadeUpJob job;
   job.fence_result = Error(ErrorCode::timeout, "too late");
   job.absent = {0, 1, 2, 3, 4};
-  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), soon());
+  auto world = meet(job, {Rank{0}, 5, "job"}, 0, member(0), in_five_seconds());
   ASSERT_FALSE(world);
   EXPECT_EQ(world.error().message, "too late");
 }

@@ -107,7 +107,7 @@ TEST(TcpStore, drops_garbage_and_goes_on) {
 
 TEST(TcpStore, speaks_of_some_strangers_and_not_of_all) {
   auto store = store_of(1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   for (int i = 0; i < 30; ++i) {
     posix::FileDescriptor stranger = stranger_at(*store);
     std::string garbage(64, 'x');
@@ -115,7 +115,7 @@ TEST(TcpStore, speaks_of_some_strangers_and_not_of_all) {
     bytes_until_closed(stranger);
   }
   store.reset();
-  std::string said = testing::internal::GetCapturedStderr();
+  std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 8) << said;
   EXPECT_NE(said.find("further ones will not be reported"), std::string::npos) << said;
 }
@@ -124,12 +124,12 @@ TEST(TcpStore, lets_strangers_that_hold_all_places_keep_no_rank_out) {
   auto store = store_of(1);
   constexpr std::size_t count = 5 * FrontDoor::spare_places;
   make_room_for_descriptors(2 * count);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   std::vector<posix::FileDescriptor> silent;
   for (std::size_t i = 0; i < count; ++i) silent.push_back(stranger_at(*store));
   auto client = enter(*store, 0, 1, secret);
   EXPECT_TRUE(client) << client.error().message;
-  std::string said = testing::internal::GetCapturedStderr();
+  std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("connections, the oldest from 127.0.0.1:"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }

@@ -12,7 +12,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr const char* secret = "what only the job's ranks know";
+constexpr const char* visitors_secret = "what only the job's ranks know";
 
 class Visitors : public ::testing::Test {
  protected:
@@ -20,13 +20,14 @@ class Visitors : public ::testing::Test {
   void open(bool takes_visitors) {
     TcpStoreServer::Options options;
     options.size = 2;
-    options.secret = secret;
+    options.secret = visitors_secret;
     options.interfaces = {"lo"};
     options.takes_visitors = takes_visitors;
     store_ = std::move(*TcpStoreThread::start(std::move(options)));
   }
   Result<std::unique_ptr<StoreVisitor>> enter() {
-    return StoreVisitor::enter(store_->server().addresses(), std::to_string(store_->server().port()), secret, soon());
+    return StoreVisitor::enter(store_->server().addresses(), std::to_string(store_->server().port()), visitors_secret,
+                               soon());
   }
   std::string get(StoreVisitor& visitor, std::string_view key, bool forgets = false) {
     auto size = visitor.size_of(key, soon());
@@ -83,8 +84,8 @@ TEST_F(Visitors, take_values_away) {
 
 TEST_F(Visitors, tell_the_end_of_a_rank_to_the_others) {
   auto visitor = std::move(*enter());
-  auto rank = enter_tcp_store(store_->server().addresses(), std::to_string(store_->server().port()), secret, Rank{1}, 2,
-                              soon());
+  auto rank = enter_tcp_store(store_->server().addresses(), std::to_string(store_->server().port()), visitors_secret,
+                              Rank{1}, 2, soon());
   ASSERT_TRUE(rank) << rank.error().message;
   ASSERT_TRUE(visitor->rank_ended(Rank{0}, "exited with code 3"));
   auto fenced = (*rank)->fence(soon());

@@ -244,7 +244,7 @@ class WrongCommandLines(LauncherTest):
         self.assertIn("Is a directory", self.refused(2, "-np", "2", "--hostfile", "/etc", "true"))
         self.assertIn("Is a directory", self.refused(2, "-np", "2", "--config-file", "/etc", "true"))
         self.assertIn("--cycle-time-ms", self.refused(2, "-np", "2", "--cycle-time", "-1", "true"))
-        self.assertIn("not in this version", self.refused(2, "-np", "2", "--min-np", "2", "true"))
+        self.assertIn("--min-np", self.refused(2, "-np", "2", "--min-np", "3", "true"))
         self.assertIn("the host far.away cannot be used", self.refused(1, "-np", "2", "-H", "far.away:2", "true",
                                                                        HOROVOD_SSH="false"))
         self.assertIn("cannot be executed", self.refused(1, "-np", "2", "-H", "far.away:2", "true",

@@ -19,10 +19,10 @@ constexpr seconds time_for_cause(7);
 // One rank's departure with a clock that the test sets. The steps that it orders are written down as words.
 class Rig {
  public:
-  explicit Rig(Rank me = Rank{2}, seconds for_cause = time_for_cause)
+  explicit Rig(Rank me = Rank{2}, seconds for_cause = time_for_cause, bool is_elastic = false)
       : departure({me, for_cause, [](Rank rank) { return "rank " + std::to_string(rank.value); },
                    [] { return std::string("the leader"); }, [] { return std::string("'x' does not move"); },
-                   [this] { return now; }}) {}
+                   [this] { return now; }, is_elastic}) {}
 
   // Returns all steps that are to be done now, in order.
   std::vector<std::string> steps() {
@@ -443,6 +443,16 @@ TEST(Departure, gives_agreed_work_as_long_as_a_peer_that_is_silent) {
   EXPECT_EQ(rig.steps(), Steps{"wait for 1 s"});
   rig.pass(seconds(1));
   EXPECT_EQ(rig.steps(), (Steps{"warn", "tell neighbours of 2", timeout}));
+}
+
+TEST(Departure, holds_no_rank_of_an_elastic_job_back) {
+  for (bool is_elastic : {false, true}) {
+    Rig rig(Rank{2}, time_for_cause, is_elastic);
+    rig.departure.connected();
+    rig.departure.log_ended(Rank{0}, "rank 0 has raised an error");
+    rig.departure.work_done();
+    EXPECT_EQ(rig.steps().back().starts_with("end: "), is_elastic);
+  }
 }
 
 TEST(Departure, keeps_its_reason_whatever_comes_after) {

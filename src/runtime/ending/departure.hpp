@@ -47,13 +47,13 @@ class Departure {
 
   struct Settings {
     Rank me;
-    bool is_elastic = false;                       // the job survives the end of a rank: nobody is held back
     std::chrono::milliseconds time_for_cause{};    // how long another rank may take to announce the cause:
                                                    // HOROVOD_PEER_TIMEOUT
     std::function<std::string(Rank)> describe;     // describes a rank, for messages
     std::function<std::string()> describe_leader;  // the leader of this node, and the state of its process
     std::function<std::string()> describe_work;    // what is left of the scheduled work
     std::function<Time()> now = Clock::now;
+    bool is_elastic = false;  // the job survives the end of a rank: nobody is held back
   };
   explicit Departure(Settings settings) : settings_(std::move(settings)) {}
 
