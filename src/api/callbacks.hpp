@@ -63,7 +63,7 @@ inline constexpr FunctionRow functions[] = {
     {"hvd_request_stop", InCallback::allowed},
     {"hvd_stop_reason", InCallback::allowed},
     {"hvd_get_elastic_facts", InCallback::allowed},
-    {"hvd_take_hosts_updated", InCallback::refused},
+    {"hvd_take_hosts_updated", InCallback::allowed},
     {"hvd_timeline_start", InCallback::refused},
     {"hvd_timeline_stop", InCallback::refused},
     {"hvd_checkpoint_save", InCallback::refused},

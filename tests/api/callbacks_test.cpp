@@ -203,6 +203,11 @@ std::map<std::string, Call> calls() {
       {"hvd_shelter_child", with([](Stage&) { return hvd_shelter_child(0); })},
       {"hvd_request_stop", with([](Stage& it) { return hvd_request_stop(it.runtime, "a callback"); })},
       {"hvd_stop_reason", with([](Stage& it) { return hvd_stop_reason(it.runtime, nullptr); })},
+      {"hvd_get_elastic_facts", with([](Stage&) {
+         hvd_elastic_facts facts{sizeof facts, 0, 0, 0};
+         return hvd_get_elastic_facts(&facts);
+       })},
+      {"hvd_take_hosts_updated", with([](Stage&) { EXPECT_EQ(hvd_take_hosts_updated(nullptr), 0); })},
       {"hvd_timeline_start", with([](Stage& it) { return hvd_timeline_start(it.runtime, "nowhere/at/all", 0); })},
       {"hvd_timeline_stop", with([](Stage& it) { return hvd_timeline_stop(it.runtime); })},
       {"hvd_checkpoint_save",

@@ -449,7 +449,7 @@ TEST(Departure, holds_no_rank_of_an_elastic_job_back) {
   for (bool is_elastic : {false, true}) {
     Rig rig(Rank{2}, time_for_cause, is_elastic);
     rig.departure.connected();
-    rig.departure.log_ended(Rank{0}, "rank 0 has raised an error");
+    rig.departure.log_ended(Rank{0}, "");
     rig.departure.work_done();
     EXPECT_EQ(rig.steps().back().starts_with("end: "), is_elastic);
   }
