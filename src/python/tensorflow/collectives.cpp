@@ -14,6 +14,8 @@ namespace hvd::tensorflow {
 
 namespace {
 
+constexpr const char* failure_mark = "Horovod: ";  // horovod/tensorflow/elastic.py looks for it
+
 Code code_of(hvd_status status) {
   switch (status) {
     case HVD_OK: return code_ok;
@@ -124,6 +126,7 @@ class Run final : public kernels::Use {
   void take(std::size_t member, const hvd_completion& completion) override;
   void end(const kernels::Ending& ending) override;
   bool fail(Code code, const std::string& message);
+  void fail_because_of(hvd_status status, const std::string& message);
   void be_done();
 
  private:
@@ -224,7 +227,7 @@ void Run::take(std::size_t, const hvd_completion& completion) {
   if (status == HVD_OK)
     status = hvd_result_splits(completion.runtime, completion.handle, completion.index, rows.data(), rows.size());
   if (status != HVD_OK) {
-    fail(code_of(status), hvd_last_error());
+    fail_because_of(status, hvd_last_error());
     return;
   }
   const auto count = static_cast<std::int64_t>(rows.size());
@@ -240,6 +243,13 @@ bool Run::fail(Code code, const std::string& message) {
   return false;
 }
 
+// TensorFlow hands on the code and the text alone. By this mark hvd.elastic.run knows failures of the job; other errors
+// have the same code.
+void Run::fail_because_of(hvd_status status, const std::string& message) {
+  const Code code = code_of(status);
+  fail(code, code == code_unknown ? failure_mark + message : message);
+}
+
 // TensorFlow may destroy the context, and reuse the memory, as soon as it is told.
 void Run::be_done() {
   inputs_.clear();
@@ -248,7 +258,7 @@ void Run::be_done() {
 }
 
 void Run::end(const kernels::Ending& ending) {
-  if (ending.status != HVD_OK) fail(code_of(ending.status), ending.message);
+  if (ending.status != HVD_OK) fail_because_of(ending.status, ending.message);
   be_done();
 }
 

@@ -1,4 +1,9 @@
 """hvd.elastic of TensorFlow and tf.keras: states, and trainings that begin again after a failure."""
+import os
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -145,6 +150,17 @@ def test_callbacks_commit_and_count(hvd, rank, size):
     assert commits == [(5, 4), (6, 0), (6, 4), (7, 0)]
     model.fit(DATA, TARGETS, batch_size=4, initial_epoch=7, epochs=9, verbose=0, callbacks=callbacks)
     assert state.epoch == 9
+
+
+def test_a_rank_that_is_killed_within_fit_does_not_end_the_others(size):
+    if size > 1:
+        pytest.skip("starts a job of its own")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    command = [os.environ.get("HOROVODRUN", "horovodrun"), "-np", "2", "--min-np", "1", "--oversubscribe",
+               sys.executable, str(pathlib.Path(__file__).parent / "dying_in_fit.py")]
+    job = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         timeout=300, check=False)
+    assert job.returncode == 0 and "trained with 1 ranks" in job.stdout, job.stdout
 
 
 def test_other_errors_leave_the_loop(hvd):

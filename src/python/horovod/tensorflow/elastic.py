@@ -13,11 +13,14 @@ from horovod.tensorflow._job import _basics
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
 
+_FAILURE_MARK = "Horovod: "  # collectives.cpp begins the texts of its failures with it
+
+
 def failure_of(error):
     """Returns the HorovodInternalError that an operation within TensorFlow has raised, or None."""
     if isinstance(error, HorovodInternalError):
         return error
-    is_ours = isinstance(error, tf.errors.UnknownError) and "Horovod" in str(error)
+    is_ours = isinstance(error, tf.errors.UnknownError) and _FAILURE_MARK in str(error)
     return HorovodInternalError(error.message) if is_ours else None
 
 
