@@ -1,5 +1,6 @@
 """The tf.data service in a job of its own."""
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,41 @@ def test_a_configuration_travels_as_a_file(tmp_path):
     assert TfDataServiceConfig.read(path) == config and os.stat(path).st_mode & 0o77 == 0
     with pytest.raises(FileNotFoundError):
         TfDataServiceConfig.read(path + ".none")
+
+
+def test_the_key_is_in_no_text_and_in_no_file_that_was_there(tmp_path):
+    config, path = config_of(), tmp_path / "service.json"
+    assert "xff" not in repr(config)
+    other = tmp_path / "other"
+    other.write_text("kept")
+    os.symlink(other, f"{path}.{os.getpid()}.new")
+    config.write(str(path))
+    assert other.read_text() == "kept" and TfDataServiceConfig.read(str(path)) == config
+
+
+def test_connections_that_say_nothing_keep_nobody_out():
+    place = MeetingPlace(b"key", patience=1)
+    port = place.addresses[0][1]
+    silent = [socket.create_connection(("localhost", port)) for _ in range(3)]
+    config = config_of(addresses=[["localhost", port]], key=b"key", timeout=5)
+    config.compute_client().register_dispatcher(0, "localhost:1")
+    assert config.compute_client().wait_for_dispatcher_registration(0) == "localhost:1"
+    for each in silent:
+        each.settimeout(60)
+        while each.recv(4096):  # its challenge, then the end
+            pass
+        each.close()
+
+
+def test_an_exception_in_the_training_ends_the_service(rank):
+    place = MeetingPlace(b"key")
+    config = config_of(addresses=place.addresses, key=b"key", timeout=5, workers_per_dispatcher=1)
+    client = config.compute_client()
+    client.register_dispatcher(0, "localhost:1")
+    client.register_worker(0, 0)
+    with pytest.raises(ZeroDivisionError), tf_data_service(config, 0):
+        1 / 0
+    client.wait_for_shutdown()
 
 
 def test_what_is_wrong_or_missing_is_named():

@@ -20,7 +20,10 @@ from typing import Any, List
 import tensorflow as tf
 
 from horovod import _core, _ops
+from horovod.common.exceptions import HostsUpdatedInterrupt
+from horovod.common.operations import ranks_may_change
 from horovod.tensorflow.data.meeting_place import Client, own_host
+from horovod.tensorflow.elastic import failure_of
 
 _SIDES = ("compute", "training")
 
@@ -38,7 +41,7 @@ class TfDataServiceConfig:
     workers_per_dispatcher: int
     dispatcher_side: str
     addresses: List[Any]
-    key: bytes
+    key: bytes = dataclasses.field(repr=False)
     timeout: int = 60
 
     def compute_client(self, verbose=1):
@@ -55,7 +58,10 @@ class TfDataServiceConfig:
     def write(self, filename):
         """Writes the file, which others see when it is whole."""
         whole = f"{filename}.{os.getpid()}.new"
-        with open(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(whole)  # of a process that was killed
+        to_new_file = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(whole, to_new_file, 0o600), "w", encoding="utf-8") as file:
             json.dump(self.to_dict(), file)
         os.replace(whole, filename)
 
@@ -83,19 +89,31 @@ def _start_dispatcher(client, number):
 @contextlib.contextmanager
 def tf_data_service(config, rank):
     """In each rank of the training: starts its dispatcher, if the training has them, and waits for the workers. Gives
-    the address of this rank's dispatcher. At the end the ranks meet, and rank 0 ends the job that prepares."""
+    the address of this rank's dispatcher. At the end the ranks meet, and rank 0 ends the job that prepares. A rank that
+    leaves by an exception ends it at once."""
     _check(config)
     client = config.compute_client()
-    server = _start_dispatcher(client, rank) if config.dispatcher_side == "training" and rank < config.dispatchers \
-        else None
-    address = client.wait_for_dispatcher_registration(rank % config.dispatchers)
-    client.wait_for_workers(rank % config.dispatchers, config.workers_per_dispatcher)
-    yield address
-    if _core.has_place():
-        _ops.barrier()  # others may still read
+    try:
+        server = _start_dispatcher(client, rank) if config.dispatcher_side == "training" and rank < config.dispatchers \
+            else None
+        address = client.wait_for_dispatcher_registration(rank % config.dispatchers)
+        client.wait_for_workers(rank % config.dispatchers, config.workers_per_dispatcher)
+        yield address
+        if _core.has_place():
+            _ops.barrier()  # others may still read
+    except BaseException as error:
+        if not _goes_on_after(error):
+            with contextlib.suppress(OSError, ValueError):  # the first error is the one to tell
+                client.shutdown()
+        raise
     if rank == 0:
         client.shutdown()
     del server
+
+
+def _goes_on_after(error):
+    """Whether an elastic training begins again, and needs the service again."""
+    return ranks_may_change() and (isinstance(error, HostsUpdatedInterrupt) or failure_of(error) is not None)
 
 
 def send_to_data_service(dataset, config, rank, size=None, processing_mode="distributed_epoch", reuse_dataset=False,

@@ -1,5 +1,7 @@
 """The job that prepares data: horovodrun -np 4 python -m horovod.tensorflow.data.compute_worker service.json"""
 import argparse
+import contextlib
+import os
 import secrets
 
 import horovod.tensorflow as hvd
@@ -9,6 +11,7 @@ from horovod.tensorflow.data.meeting_place import MeetingPlace
 
 def main(dispatchers, dispatcher_side, configfile, timeout):
     """Runs on each rank until the training ends the service."""
+    _remove(configfile)  # of an earlier job; rank 0 writes the new one when all ranks are past hvd.init()
     hvd.init()
     if dispatchers < 1 or hvd.size() % dispatchers:
         raise ValueError(f"the number of processes, {hvd.size()}, is to be a multiple of that of dispatchers, "
@@ -20,9 +23,19 @@ def main(dispatchers, dispatcher_side, configfile, timeout):
         config = TfDataServiceConfig(dispatchers, hvd.size() // dispatchers, dispatcher_side, place.addresses, key,
                                      timeout)
         config.write(configfile)
-    compute_worker_fn(hvd.broadcast_object(config))
-    hvd.barrier()  # rank 0 keeps the meeting place until all ranks know of the end
+    try:
+        compute_worker_fn(hvd.broadcast_object(config))
+        hvd.barrier()  # rank 0 keeps the meeting place until all ranks know of the end
+    finally:
+        if place is not None:
+            _remove(configfile)
     del place
+
+
+def _remove(configfile):
+    """It has a key."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(configfile)
 
 
 def _arguments():

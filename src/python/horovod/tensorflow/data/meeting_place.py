@@ -1,10 +1,16 @@
 """Where the ranks of two jobs find each other: a small server of facts. It admits those that know the key."""
+import contextlib
 import json
-import multiprocessing.connection
+import multiprocessing
+import os
 import socket
+import struct
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+
+_LEAST_PATIENCE = 10  # seconds in which a live process answers
 
 
 def own_host():
@@ -17,13 +23,25 @@ def own_host():
         return "localhost"
 
 
+def _wait_at_most(connection, seconds):
+    """From now on a read or write that takes longer fails with an OSError. None: it may take any time, as long as the
+    other host is there."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        limit = struct.pack("@ll", 0 if seconds is None else max(1, round(seconds)), 0)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 class MeetingPlace:
     """Keeps facts under names. Connections are answered by threads that end with the process."""
 
-    def __init__(self, key):
+    def __init__(self, key, patience=60):
+        """patience: seconds after which a connection that says nothing is closed."""
+        self._key, self._patience = key, patience
         self._facts = {}
         self._changed = threading.Condition()
-        self._listener = multiprocessing.connection.Listener(("", 0), backlog=256, authkey=key)
+        self._listener = Listener(("", 0), backlog=256)
         self.addresses = [[own_host(), self._listener.address[1]]]
         threading.Thread(target=self._accept, name="hvd-meeting", daemon=True).start()
 
@@ -31,19 +49,19 @@ class MeetingPlace:
         while True:
             try:
                 connection = self._listener.accept()
-            except (OSError, EOFError, multiprocessing.AuthenticationError):
-                if self._listener is None:
-                    return
-                continue
-            threading.Thread(target=self._answer, args=(connection,), name="hvd-meeting", daemon=True).start()
+                threading.Thread(target=self._answer, args=(connection,), name="hvd-meeting", daemon=True).start()
+            except Exception:  # too few descriptors or threads, as it may be: others go on asking
+                time.sleep(0.1)
 
     def _answer(self, connection):
-        try:
+        """In a thread for each connection, because the other end may say nothing."""
+        with contextlib.suppress(OSError, EOFError, ValueError, multiprocessing.AuthenticationError), connection:
+            _wait_at_most(connection, self._patience)
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
             while True:
                 name, value, count, seconds = json.loads(connection.recv_bytes())
                 connection.send_bytes(json.dumps(self._do(name, value, count, seconds)).encode())
-        except (OSError, EOFError, ValueError):
-            connection.close()
 
     def _do(self, name, value, count, seconds):
         """Adds a value to the fact, unless it is None. Returns the fact's values when there are `count`, or None after
@@ -67,15 +85,20 @@ class Client:
         if self._verbose >= 2:
             print(f"Horovod's data service: {name} {value or ''}", file=sys.stderr, flush=True)
         with self._connected() as connection:
+            waits = count > 0 and seconds is None
+            _wait_at_most(connection, None if waits else (seconds or 0) + max(self._timeout, _LEAST_PATIENCE))
             connection.send_bytes(json.dumps([name, value, count, seconds]).encode())
-            return connection.recv_bytes()
+            try:
+                return connection.recv_bytes()
+            except BlockingIOError:
+                raise TimeoutError(f"the data service at {self._addresses} does not answer") from None
 
     def _connected(self):
         problem, end = None, time.monotonic() + self._timeout
         while True:
             for host, port in self._addresses:
                 try:
-                    return multiprocessing.connection.Client((host, port), authkey=self._key)
+                    return self._admitted_by(host, port)
                 except multiprocessing.AuthenticationError:
                     raise ValueError(f"the data service at {host}:{port} does not admit this job: the key is another "
                                      "one; read the file of its last run") from None
@@ -85,6 +108,18 @@ class Client:
                 raise TimeoutError(f"the data service is not at {self._addresses} ({problem}); does the job of "
                                    "horovod.tensorflow.data.compute_worker run, and is the file of this run?")
             time.sleep(0.1)
+
+    def _admitted_by(self, host, port):
+        connection = Connection(socket.create_connection((host, port), _LEAST_PATIENCE).detach())
+        try:
+            os.set_blocking(connection.fileno(), True)
+            _wait_at_most(connection, _LEAST_PATIENCE)
+            answer_challenge(connection, self._key)
+            deliver_challenge(connection, self._key)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _wait(self, name, count, what):
         found = json.loads(self._ask(name, None, count, self._timeout))
