@@ -68,15 +68,18 @@ _FAILURES = {each.__name__: each for each in (ValueError, TypeError, OSError, No
 
 
 def told(failure):
-    """Describes an exception for the other ranks: the name of its class, or of a class that it is derived from, and
-    its text."""
+    """Describes an exception for the other ranks: the name of its class, or of a class that it is derived from, its
+    text and its id (docs/errors.md)."""
     known = next((name for name, each in _FAILURES.items() if isinstance(failure, each)), type(failure).__name__)
-    return [known, str(failure)]
+    return [known, str(failure), getattr(failure, "id", None)]
 
 
 def failure_of(told, who=None):
     """Returns the exception that another rank has described."""
-    return _FAILURES.get(told[0], RuntimeError)(told[1] if who is None else f"{told[1]} (rank {who})")
+    kind, text, error_id = told
+    failure = _FAILURES.get(kind, RuntimeError)(text if who is None else f"{text} (rank {who})")
+    failure.id = error_id
+    return failure
 
 
 def tried(do, name="checkpoint.agree"):
