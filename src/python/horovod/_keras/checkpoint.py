@@ -29,13 +29,16 @@ def _on_rank_0(do):
             result = do()
         except Exception as error:  # an exception of any kind: the other ranks wait for rank 0's answer
             failure = error
-    told = objects.broadcast_object((result, None if failure is None else (type(failure), str(failure))), 0,
-                                    "checkpoint.told")
+    described = None if failure is None else (type(failure), str(failure), getattr(failure, "id", None))
+    told = objects.broadcast_object((result, described), 0, "checkpoint.told")
     if failure is not None:
         raise failure
     if told[1] is not None:
-        kind, text = told[1]
-        raise (kind if kind in (OSError, PermissionError, FileNotFoundError, TypeError) else ValueError)(text)
+        kind, text, error_id = told[1]
+        kinds = (OSError, PermissionError, FileNotFoundError, TypeError)
+        failure = (kind if kind in kinds else ValueError)(text)
+        failure.id = error_id
+        raise failure
     return told[0]
 
 
@@ -169,8 +172,11 @@ def latest(folder):
 
 def _newest(folder):
     find_library()
+    if not os.path.isdir(folder):
+        return None
+    os.listdir(folder)  # raises if it may not be read
     try:
-        return _core.checkpoint_open(folder)[2] if os.path.isdir(folder) else None
+        return _core.checkpoint_open(folder)[2]
     except (OSError, ValueError):
         return None
 
