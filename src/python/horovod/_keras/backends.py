@@ -1,7 +1,7 @@
 """The reduction of gradients for each backend of Keras."""
 from horovod import _core
 from horovod.common.compression import NoneCompressor
-from horovod.common.operations import place_in
+from horovod.common.operations import place_in, ranks_may_change
 from horovod.common.util import split_list
 
 
@@ -49,7 +49,7 @@ class Reduction:
         (ids) stay this rank's own."""
         gradients, variables = list(gradients), list(variables)
         place, size = place_in(self.process_set._check_id())
-        if place < 0 or size == 1:
+        if place < 0 or size == 1 and not ranks_may_change():  # a program that is traced now may run with others later
             return gradients
         chosen = [i for i, (gradient, variable) in enumerate(zip(gradients, variables))
                   if gradient is not None and id(variable) not in local]

@@ -20,16 +20,18 @@ def rank():
     return _core.world()[0]
 
 
-def make_run(basics, failure_of):
+def make_run(basics, failure_of, forget_failures=lambda: None):
     """Returns the decorator `run`.
 
     failure_of: returns the HorovodInternalError for which a framework has raised this exception, or None.
+    forget_failures: is called before each training, so that failure_of does not return an earlier failure.
     """
     def run(func):
         """Decorates a function of a state that trains. After a HorovodInternalError the ranks begin again, all with
         rank 0's last commit, and call the function anew."""
         @functools.wraps(func)
         def told(state, *args, **kwargs):
+            forget_failures()
             try:
                 return func(state, *args, **kwargs)
             except Exception as error:

@@ -72,6 +72,11 @@ def _call_host(function, tensors):
 _primitive = None
 
 
+def _lacks_calls_of_the_host(error):
+    return NotImplementedError(f"horovod.keras cannot call the host within JAX {jax.__version__}: {error}. Seen to "
+                               "work is JAX 0.10. Give model.compile() jit_compile=False")
+
+
 def _make_primitive():
     try:
         from jax._src.callback import _OrderedIOEffect as in_order
@@ -81,19 +86,26 @@ def _make_primitive():
         primitive = Primitive("horovod_reduce")
         primitive.multiple_results = True
         primitive.def_effectful_abstract_eval(lambda *shapes, function: (list(shapes), {in_order}))
-    except (ImportError, AttributeError) as error:
-        raise NotImplementedError(f"horovod.keras cannot call the host within JAX {jax.__version__}: {error}. "
-                                  "Seen to work is JAX 0.10. Give model.compile() jit_compile=False") from error
+    except (ImportError, AttributeError, TypeError) as error:
+        raise _lacks_calls_of_the_host(error) from error
 
     def lowered(context, *operands, function):
-        token = context.tokens_in.get(in_order)
-        results, token, _ = callback(context, function, token, list(operands), context.avals_in, context.avals_out,
-                                     has_side_effect=True)
-        context.set_tokens_out(context.tokens_in.update_tokens(mlir.TokenSet({in_order: token})))
+        try:
+            token = context.tokens_in.get(in_order)
+            results, token, _ = callback(context, function, token, list(operands), context.avals_in, context.avals_out,
+                                         has_side_effect=True)
+            context.set_tokens_out(context.tokens_in.update_tokens(mlir.TokenSet({in_order: token})))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _lacks_calls_of_the_host(error) from error
         return results
 
     mlir.register_lowering(primitive, lowered, cacheable=False)
     return primitive
+
+
+def forget_error():
+    global _last_error
+    _last_error = None
 
 
 def take_error():

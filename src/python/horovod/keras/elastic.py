@@ -33,4 +33,10 @@ def _failure_of(error):
     return failure if isinstance(failure, HorovodInternalError) else None
 
 
-run = make_run(_basics, _failure_of)
+def _forget_failures():
+    if _backend_of(_keras) == "jax":
+        from horovod._keras.on_jax import forget_error
+        forget_error()
+
+
+run = make_run(_basics, _failure_of, _forget_failures)
