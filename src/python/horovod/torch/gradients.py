@@ -365,7 +365,7 @@ class Gradients(FollowedParameters, DroppedBatches):
                     used_early.append(gradient)
             except (RuntimeError, ValueError) as error:  # raised after all others have landed
                 failures.append(error)
-        others_have_more = any(map(_is_more_than_zeros, filled))
+        others_have_more = bool(used_early) and any(map(_is_more_than_zeros, filled))  # it waits for the device
         for gradient in used_early:
             try:
                 gradient.check_early_use(others_have_more, self.some_join_late)
