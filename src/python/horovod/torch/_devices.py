@@ -43,9 +43,10 @@ class _OwnDevice:
         """-1: no device was named or chosen, an earlier tensor has decided, or the job has no GPUs."""
         if not isinstance(device, int):
             device = torch.device(device)
-            device = -1 if device.type != "cuda" else torch.cuda.current_device() if device.index is None \
-                else device.index
-        if device < 0 and torch.cuda.is_initialized():
+            if device.type != "cuda":
+                return -1
+            device = torch.cuda.current_device() if device.index is None else device.index
+        elif device < 0 and torch.cuda.is_initialized():
             # Another device than the first is current only if the program has chosen it.
             device = torch.cuda.current_device() or -1
         if device < 0 or self._ordinal is not None or not (_core.is_initialized() and _ops.has_device(0)):
