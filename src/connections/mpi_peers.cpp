@@ -256,7 +256,7 @@ Result<std::shared_ptr<MpiPeers>> MpiPeers::meet(const Request& request, bootstr
     if (!cards) return std::move(cards.error());
   }
   auto ranks = match_ranks(world, *cards);
-  if (ranks && world.rank == Rank{0} && request.environment->get("HOROVOD_MPI_GPU_POINTERS") == "1")
+  if (ranks && world.rank == Rank{0} && request.config->mpi_gpu_pointers)
     answer_about_device_pointers(mine.process().calls());
   if (ranks)
     return std::make_shared<MpiPeers>(mine.process().calls(), std::move(mine.base()), std::move(*ranks), is_demanded);

@@ -44,6 +44,7 @@ struct Config {
   std::string cpu_operations;          // "gloo" means that no MPI is used unless `mpi` asks for one
   std::string nccl;                    // "0": NCCL is not used; "1": it must be; empty: wherever all ranks can
   bool mpi_threads_disable = false;    // an MPI is enough even if only one thread at a time may call it
+  bool mpi_gpu_pointers = false;       // the MPI is asked whether it takes pointers to memory of GPUs
   bool pmi_bridge = true;              // horovodrun preloads a library that an MPICH without PMIx needs
   std::string algorithm;               // the user's algorithms, "allreduce=ring,broadcast=tree"; empty: the selector
                                        // chooses by cost
