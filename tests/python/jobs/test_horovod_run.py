@@ -1,5 +1,6 @@
 """horovod.run: a function in every rank of a job that a program starts. Meetings: the same by hand."""
 import functools
+import io
 import os
 import pickle
 import signal
@@ -80,6 +81,32 @@ def test_the_place_and_the_arguments_are_checked():
                         (dict(num_proc=None), "1 or more")):
         with pytest.raises(ValueError, match=text):
             horovod.run(print, **wrong)
+
+
+class Closed(io.StringIO):
+    """A stream whose reader has ended."""
+
+    def write(self, text):
+        raise BrokenPipeError("nobody reads")
+
+
+def test_output_that_cannot_be_written_ends_the_job(monkeypatch):
+    def function():
+        for _ in range(1 << 12):
+            print("x" * 1023, flush=True)  # more than pipes hold
+        time.sleep(100)
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(RuntimeError, match="cannot write what comes from the ranks to sys.stdout: BrokenPipeError"):
+        horovod.run(function, num_proc=1)
+
+
+def test_output_may_have_letters_that_the_stream_does_not_have(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
+    assert horovod.run(functools.partial(print, "caf\u00e9", flush=True), num_proc=1) == [None]
+    assert b"[0]<stdout>:caf?\n" in written.getvalue()
 
 
 def test_all_arguments_are_flags_of_horovodrun(monkeypatch):

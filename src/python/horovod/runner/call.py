@@ -72,13 +72,14 @@ def _pickled(function):
 
 def _run(command, environment):
     """Returns the exit code, and the last lines that horovodrun itself has written."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WITH_THIS_PROCESS, str(os.getpid()), *command], env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    said = []
-    copies = [threading.Thread(target=_copy, args=pair, daemon=True) for pair in
+    said, faults = [], []
+    copies = [threading.Thread(target=_copy, args=(*pair, faults), daemon=True) for pair in
               ((process.stdout, sys.stdout, None), (process.stderr, sys.stderr, said))]
     for copy in copies:
         copy.start()
@@ -90,7 +91,7 @@ def _run(command, environment):
     finally:
         for copy in copies:
             copy.join()
-    return code, said
+    return code, said + faults
 
 
 def _end(process):
@@ -105,19 +106,26 @@ def _end(process):
     process.wait()
 
 
-def _copy(source, destination, said):
-    """Copies what comes out of a pipe to a stream of Python, which in a notebook is no file."""
+def _copy(source, destination, said, faults):
+    """Copies what comes out of a pipe to a stream of Python, which in a notebook is no file. If that cannot be written,
+    the pipe is closed, by which horovodrun ends the job as if its own output could not be written."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    name, encoding = "sys.stdout" if said is None else "sys.stderr", getattr(destination, "encoding", None)
     unfinished = ""
-    for piece in iter(lambda: source.read1(1 << 16), b""):
-        text = decoder.decode(piece)
-        destination.write(text)
-        destination.flush()
-        if said is not None:
-            *lines, unfinished = (unfinished + text).split("\n")
-            said += [line for line in lines if line.startswith(("horovodrun: ", "FIRST FAILURE: "))]
-            del said[:-_LAST_LINES]
-    source.close()
+    try:
+        for piece in iter(lambda: source.read1(1 << 16), b""):
+            text = decoder.decode(piece)
+            if destination is not None:  # Python has no stream where the descriptor was closed at its start
+                destination.write(text.encode(encoding, "replace").decode(encoding) if encoding else text)
+                destination.flush()
+            if said is not None:
+                *lines, unfinished = (unfinished + text).split("\n")
+                said += [line for line in lines if line.startswith(("horovodrun: ", "FIRST FAILURE: "))]
+                del said[:-_LAST_LINES]
+    except Exception as error:
+        faults.append(f"horovod.run cannot write what comes from the ranks to {name}: {type(error).__name__}: {error}")
+    finally:
+        source.close()
 
 
 def _failure(meeting, ranks, code, said):
