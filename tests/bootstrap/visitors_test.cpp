@@ -78,7 +78,9 @@ TEST_F(Visitors, take_values_away) {
   EXPECT_EQ(get(*other, "value", true), "next");
   std::byte room[3];
   ASSERT_TRUE(one->put("value", as_bytes("four")));
-  EXPECT_NE(one->read("value", room, false).error().message.find("has 4 bytes"), std::string::npos);
+  for (const bool forgets : {false, true})
+    EXPECT_NE(one->read("value", room, forgets).error().message.find("has 4 bytes"), std::string::npos);
+  EXPECT_EQ(get(*other, "value"), "four") << "a read into the wrong room takes nothing away";
   EXPECT_NE(one->put("", as_bytes("value")).error().message.find("1 to 256"), std::string::npos);
 }
 
@@ -130,7 +132,8 @@ TEST(StorePieces, drop_what_was_not_published_and_end_connections_that_break_the
   pieces.admit(8, 1);
   EXPECT_TRUE(pieces.handle(7, message(store::Verb::put, std::uint32_t{1}, 'x')));
   pieces.left(7);
-  EXPECT_TRUE(pieces.handle(8, message(store::Verb::fetch, std::uint64_t{0}, std::uint8_t{0}, std::uint8_t{1})));
+  EXPECT_TRUE(pieces.handle(
+      8, message(store::Verb::fetch, std::uint64_t{0}, std::uint8_t{0}, std::uint8_t{1}, std::uint64_t{0})));
   EXPECT_EQ(last[8], store::Verb::welcome) << "there is no value, so it waits";
   EXPECT_FALSE(pieces.handle(8, message(store::Verb::put)));
   EXPECT_FALSE(pieces.handle(8, message(store::Verb::fetch, std::uint8_t{0})));

@@ -88,6 +88,7 @@ bool StorePieces::fetch(std::uint64_t connection, std::uint32_t ticket, ByteRead
   std::string key(in.get_string());
   Fetch wanted{connection, ticket, in.get<std::uint64_t>(), in.get<std::uint8_t>() != 0};
   const bool waits = in.get<std::uint8_t>() != 0;
+  wanted.size = in.get<std::uint64_t>();
   if (!in.ok() || !in.at_end() || key.empty() || key.size() > store::largest_key) return false;
   // A new request of a connection takes the place of one whose deadline has passed.
   std::erase_if(waiting_, [&](const auto& entry) { return entry.second.connection == connection; });
@@ -114,7 +115,7 @@ void StorePieces::hand_out(const std::string& key, const Fetch& fetch) {
   ByteWriter out(buffer);
   out.put(value.bytes);
   out.put_string(value.pieces.empty() ? "" : to_string(value.pieces[number]));
-  if (fetch.forgets && number == 0) {
+  if (fetch.forgets && number == 0 && fetch.size == value.bytes) {
     if (!value.pieces.empty()) value.pieces.pop_front();
     ++value.forgotten;
     if (value.pieces.empty()) values_.erase(found);

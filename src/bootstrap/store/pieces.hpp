@@ -6,9 +6,9 @@
 //  1. A visitor's `hello` has the rank -1. The answer is `welcome`.
 //  2. `put` {key, piece} adds a piece to what this connection is about to put under the key → `done`. `publish` {key}
 //     puts it → `done`; it replaces an earlier value. What was not published when a connection ends is dropped.
-//  3. `fetch` {key, u64 piece, u8 forgets, u8 waits} → `value` {u64 bytes of the whole value, the piece}. If there is
-//     no value, the answer comes as soon as there is one, or at once if the visitor does not wait. With `forgets` the
-//     store drops the piece, and after the last one the value.
+//  3. `fetch` {key, u64 piece, u8 forgets, u8 waits, u64 size} → `value` {u64 bytes of the whole value, the piece}. If
+//     there is no value, the answer comes as soon as there is one, or at once if the visitor does not wait. With
+//     `forgets` the store drops the piece, and after the last one the value, unless the value has another size.
 //  4. `ended` {i32 rank, how}: the visitor has seen the process of a rank end → `done`.
 #include <cstdint>
 #include <deque>
@@ -57,6 +57,7 @@ class StorePieces {
     std::uint32_t ticket = 0;
     std::uint64_t piece = 0;
     bool forgets = false;
+    std::uint64_t size = 0;  // of the value that may be forgotten
   };
 
   void answer(std::uint64_t connection, Buffer message);

@@ -19,6 +19,9 @@ namespace {
 
 constexpr std::chrono::milliseconds head_start(250);  // the time after which the next address is tried, too
 constexpr std::chrono::milliseconds no_time(0);
+// A store that may come later can get another address before it answers, as a pod that is made anew. The names are
+// looked up again after this time.
+constexpr std::chrono::seconds longest_round(5);
 
 struct Attempt {
   posix::TcpAddress address;
@@ -83,8 +86,14 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
   return false;
 }
 
-// Returns null if a store is there but closed the connection at once: it may have no room now. `faults` receives why
-// addresses do not answer.
+// Closes the attempts whose connection was not made.
+void give_up_unanswered(std::vector<Attempt>& attempts, std::string& faults) {
+  for (Attempt& attempt : attempts)
+    if (attempt.socket) give_up(attempt, "no answer", faults);
+}
+
+// Returns null if a store is there but closed the connection at once: it may have no room now. Also if the store may
+// come later and nothing has answered yet. `faults` receives why addresses do not answer.
 Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_view port, std::string_view secret,
                                            Deadline deadline, Store store, std::string& faults) {
   faults.clear();
@@ -92,33 +101,39 @@ Result<std::unique_ptr<SealedStream>> dial(std::string_view list, std::string_vi
   std::vector<posix::TcpAddress> addresses = resolve_all(list, std::string(port), faults);
   std::vector<Attempt> attempts;
   attempts.reserve(addresses.size());
+  Deadline round = Deadline::never();
   for (;;) {
     std::vector<pollfd> entries;
     std::vector<Attempt*> open;
+    bool is_any_connected = false;
     for (Attempt& attempt : attempts) {
       if (!attempt.socket && attempt.stream == nullptr) continue;
       bool connected = attempt.stream != nullptr;
       int descriptor = connected ? attempt.stream->descriptor() : attempt.socket.get();
       entries.push_back({descriptor, static_cast<short>(connected ? POLLIN : POLLOUT), 0});
       open.push_back(&attempt);
+      is_any_connected = is_any_connected || connected;
     }
     bool more = attempts.size() < addresses.size();
     std::string what = "cannot reach the store of the job at " + std::string(list) + ", port " + std::string(port);
     if (open.empty() && !more && (was_closed || store == Store::may_come_later)) return std::unique_ptr<SealedStream>();
     if (open.empty() && !more)
       return Error(ErrorCode::peer_lost, what + ": " + (faults.empty() ? "no address" : faults));
-    auto left = std::min(deadline.left(),
-                         more ? (open.empty() ? no_time : head_start) : std::chrono::milliseconds(INT_MAX - 1));
+    const bool ends_round = store == Store::may_come_later && !more && !is_any_connected;
+    auto left = std::min({deadline.left(), ends_round ? round.left() : std::chrono::milliseconds(INT_MAX - 1),
+                          more ? (open.empty() ? no_time : head_start) : std::chrono::milliseconds(INT_MAX - 1)});
     int ready = ::poll(entries.data(), entries.size(), static_cast<int>(left.count() + (more ? 0 : 1)));
     if (ready <= 0 && deadline.passed())
       return Error(ErrorCode::timeout, what + " in time" + (faults.empty() ? "" : ": " + faults) +
                                            " (a firewall? HOROVOD_PORT_RANGE says which ports may be used)");
     for (std::size_t i = 0; i < open.size(); ++i)
       if (entries[i].revents != 0 && advance(*open[i], secret, faults, was_closed)) return std::move(open[i]->stream);
+    if (ready <= 0 && ends_round && round.passed()) give_up_unanswered(attempts, faults);
     if (ready > 0 || !more) continue;
     const posix::TcpAddress& next = addresses[attempts.size()];
     auto begun = posix::begin_connecting(next, std::nullopt);
     attempts.push_back({next, std::move(begun.socket), nullptr});
+    round = Deadline::after(longest_round);
     if (!attempts.back().socket) give_up(attempts.back(), errno_text(begun.error), faults);
   }
 }

@@ -50,15 +50,15 @@ Status StoreVisitor::put(std::string_view key, ConstBytes value) {
   return {};
 }
 
-Result<StoreVisitor::Piece> StoreVisitor::fetch(std::string_view key, std::uint64_t number, bool forgets,
-                                                Deadline deadline, bool waits) {
+Result<StoreVisitor::Piece> StoreVisitor::fetch(std::string_view key, const Fetch& wanted, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   Buffer body;
   ByteWriter out(body);
   out.put_string(key);
-  out.put(number);
-  out.put(static_cast<std::uint8_t>(forgets));
-  out.put(static_cast<std::uint8_t>(waits));
+  out.put(wanted.piece);
+  out.put(static_cast<std::uint8_t>(wanted.forgets));
+  out.put(static_cast<std::uint8_t>(wanted.waits));
+  out.put(wanted.size);
   auto reply = client_->request(Verb::fetch, body, deadline, "getting " + std::string(key));
   if (!reply) return std::move(reply.error());
   ByteReader in(*reply);
@@ -73,7 +73,7 @@ Result<StoreVisitor::Piece> StoreVisitor::fetch(std::string_view key, std::uint6
 
 Result<std::uint64_t> StoreVisitor::size_of(std::string_view key, Deadline deadline) {
   const bool waits = !deadline.passed();
-  auto piece = fetch(key, 0, false, waits ? deadline : Deadline::after(answer_time), waits);
+  auto piece = fetch(key, {.waits = waits}, waits ? deadline : Deadline::after(answer_time));
   if (!piece) return std::move(piece.error());
   return piece->whole;
 }
@@ -81,7 +81,7 @@ Result<std::uint64_t> StoreVisitor::size_of(std::string_view key, Deadline deadl
 Status StoreVisitor::read(std::string_view key, Bytes into, bool forgets) {
   std::size_t at = 0;
   for (std::uint64_t number = 0; number == 0 || at < into.size(); ++number) {
-    auto piece = fetch(key, number, forgets, Deadline::after(answer_time), false);
+    auto piece = fetch(key, {.piece = number, .forgets = forgets, .size = into.size()}, Deadline::after(answer_time));
     if (!piece) return std::move(piece.error());
     if (piece->whole != into.size() || piece->bytes.size() > into.size() - at ||
         (piece->bytes.empty() && !into.empty()))

@@ -26,7 +26,8 @@ class StoreVisitor {
   // Returns the size of the value as soon as it is there. If the deadline has passed when the call begins, it only
   // looks whether there is a value.
   Result<std::uint64_t> size_of(std::string_view key, Deadline deadline);
-  // Reads a value that is there. `into` has its size. With `forgets` the store drops the value.
+  // Reads a value that is there. `into` has its size. With `forgets` the store drops the value, but not one of another
+  // size.
   Status read(std::string_view key, Bytes into, bool forgets);
   // Tells the store that the process of a rank has ended.
   Status rank_ended(Rank rank, std::string_view how);
@@ -37,7 +38,13 @@ class StoreVisitor {
     Buffer bytes;
   };
   explicit StoreVisitor(std::unique_ptr<StoreClient> client) : client_(std::move(client)) {}
-  Result<Piece> fetch(std::string_view key, std::uint64_t number, bool forgets, Deadline deadline, bool waits);
+  struct Fetch {
+    std::uint64_t piece = 0;
+    bool forgets = false;
+    bool waits = false;
+    std::uint64_t size = 0;  // of the value that may be forgotten
+  };
+  Result<Piece> fetch(std::string_view key, const Fetch& wanted, Deadline deadline);
 
   std::unique_ptr<StoreClient> client_;
 };
