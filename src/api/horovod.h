@@ -544,8 +544,9 @@ HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
 
 /* A meeting is for a program that starts ranks by means of its own (a cluster's workers, pods, another scheduler), in
  * place of horovodrun. It is a store inside of that program, which the ranks reach over TCP: their hvd_init() meets
- * there, and they and the program put and get values. Needs no runtime, and the program is no rank. Who knows the
- * meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can change them.
+ * there, and they and the program put and get values. Needs no runtime, and the program is no rank. A process that
+ * knows the meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can
+ * change them.
  *
  * Calls with one meeting run one after the other. A forked child cannot use its parent's meeting, but may enter it. */
 typedef struct hvd_meeting hvd_meeting;
@@ -576,9 +577,11 @@ HVD_API hvd_status hvd_meeting_rank_ended(hvd_meeting* meeting, int rank, const 
 /* Puts a value under a key of 1 to 256 bytes, in place of an earlier one. Others get the whole value or none. */
 HVD_API hvd_status hvd_meeting_put(hvd_meeting* meeting, const char* key, const void* data, size_t bytes);
 /* Waits until there is a value of that key, and gives its size. Returns HVD_TIMEOUT if the time has passed. A negative
- * `timeout_ms` is no limit; with 0 the call only looks. HVD_PEER_LOST: the process that opened the meeting is gone. */
+ * `timeout_ms` is no limit; with 0 the call only looks. HVD_PEER_LOST: the process that opened the meeting has
+ * ended. */
 HVD_API hvd_status hvd_meeting_wait(hvd_meeting* meeting, const char* key, int64_t timeout_ms, size_t* bytes);
-/* Copies a value that is there into memory of its size. If `forget` is not 0, it is not kept for others. */
+/* Copies a value that is there into memory of its size. If `forget` is not 0, it is not kept for others; with another
+ * size nothing is copied or forgotten. */
 HVD_API hvd_status hvd_meeting_get(hvd_meeting* meeting, const char* key, void* data, size_t bytes, int forget);
 /* Ends a meeting that this process has opened, or leaves one that it has entered. Null is allowed. */
 HVD_API void hvd_meeting_close(hvd_meeting* meeting);

@@ -9,6 +9,7 @@
 #error "horovod.hpp needs C++20: compile with -std=c++20 or later (C programs and older C++ include horovod.h)"
 #endif
 
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -253,8 +254,10 @@ class Meeting {
     if (!interfaces.empty()) options.interfaces = interfaces.c_str();
     check(hvd_meeting_open(&options, &meeting_));
   }
-  Meeting(const std::string& addresses, const std::string& port, const std::string& secret) {
-    check(hvd_meeting_enter(addresses.c_str(), port.c_str(), secret.c_str(), -1, &meeting_));
+  // A negative `timeout` is no limit.
+  Meeting(const std::string& addresses, const std::string& port, const std::string& secret,
+          std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+    check(hvd_meeting_enter(addresses.c_str(), port.c_str(), secret.c_str(), timeout.count(), &meeting_));
   }
   ~Meeting() { hvd_meeting_close(meeting_); }
   Meeting(const Meeting&) = delete;

@@ -54,6 +54,24 @@ hvd_status wait_for(hvd_meeting* meeting, const char* key, std::int64_t timeout_
   }
 }
 
+// Enters in slices, so that signals are looked at. Each slice is longer than the one before, since a slow network may
+// need some seconds to answer. Returns HVD_SYSTEM_ERROR with a Python error set if a signal handler has raised one.
+hvd_status enter(const char* addresses, const char* port, const char* secret, std::int64_t timeout_ms,
+                 hvd_meeting** meeting) {
+  constexpr std::int64_t first_slice_ms = 1000, longest_slice_ms = 8000;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (std::int64_t longest = first_slice_ms;; longest = std::min(longest * 2, longest_slice_ms)) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    hvd_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = hvd_meeting_enter(addresses, port, secret, std::clamp<std::int64_t>(left, 0, longest), meeting);
+    Py_END_ALLOW_THREADS;
+    if (status != HVD_TIMEOUT) return status;
+    if (PyErr_CheckSignals() != 0) return HVD_SYSTEM_ERROR;
+    if (left <= longest) return status;
+  }
+}
+
 }  // namespace
 
 // meeting_open(size, interfaces or None, first port, last port) -> meeting
@@ -77,10 +95,9 @@ PyObject* meeting_enter(PyObject*, PyObject* arguments) {
   long long timeout_ms = 0;
   if (!PyArg_ParseTuple(arguments, "sssL:meeting_enter", &addresses, &port, &secret, &timeout_ms)) return nullptr;
   hvd_meeting* meeting = nullptr;
-  hvd_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hvd_meeting_enter(addresses, port, secret, timeout_ms, &meeting);
-  Py_END_ALLOW_THREADS;
+  constexpr long long most_ms = 1000LL * 3600 * 24 * 365;  // with it the clock cannot overflow
+  const hvd_status status = enter(addresses, port, secret, std::clamp(timeout_ms, 0LL, most_ms), &meeting);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   return status == HVD_OK ? capsule_of(meeting) : raise_about_meeting(status);
 }
 

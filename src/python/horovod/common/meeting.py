@@ -20,9 +20,10 @@ class Meeting:
     @classmethod
     def enter(cls, addresses, port, secret, timeout=None):
         """Enters the meeting of another process. The three texts are those of `place()` there. TimeoutError after
-        `timeout` seconds, ConnectionError if nobody answers."""
+        `timeout` seconds (None: HOROVOD_START_TIMEOUT), ConnectionError if nobody listens there."""
         meeting = cls.__new__(cls)
-        meeting._meeting = _core.meeting_enter(addresses, port, secret, _milliseconds(timeout))
+        meeting._meeting = _core.meeting_enter(addresses, port, secret,
+                                               _milliseconds(start_timeout() if timeout is None else timeout))
         return meeting
 
     def variables(self, rank):
