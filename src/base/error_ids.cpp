@@ -36,9 +36,7 @@ constexpr ErrorRow error_table[] = {
     {"HVD1007", "image that cannot be used",
      "`--container` names no image, or one that no runtime here can run, or one of another Horovod. The message "
      "says what was expected. See docs/containers.md."},
-    {"HVD1008", "flag that has no use yet",
-     "The flag belongs to a part of Horovod that this version does not have. Leave it out; docs/migration.md lists "
-     "what is absent."},
+    // HVD1008 was the id of another error once.
     {"HVD1009", "job script that cannot be written",
      "`--jobscript` lacks something that the site demands, or a value does not fit it. The message names it."},
     {"HVD1010", "support bundle that cannot be written",
@@ -65,7 +63,7 @@ constexpr ErrorRow error_table[] = {
      "A host gave no sign of life any more, or its agent ended. Look at the node's state with the scheduler and "
      "for its kernel's messages; start again without it."},
     {"HVD1205", "a rank ended the job",
-     "A rank asked for the end of the job, because an operation failed or it stalled. The reason stands in the "
+     "A rank asked for the end of the job, because an operation failed or it stalled. The reason is in the "
      "block and has an id of its own where there is one."},
     {"HVD2001", "no start",
      "The ranks could not join the job or reach each other. The message names what was tried. Compare with "

@@ -256,8 +256,6 @@ std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& en
   if (flags.has("support_bundle")) return write_support_bundle(flags, environment, layers);
   if (flags.has("checkpoint"))
     return launcher::run_checkpoint_command(flags.get("checkpoint"), flags.command, environment);
-  if (auto usable = launcher::refuse_what_is_lacking(flags); !usable)
-    return complain(usable.error(), usage_error, "HVD1008");
   if (!flags.has("explain") && !flags.has("jobscript")) return std::nullopt;
   auto text = flags.has("jobscript") ? job_script(flags) : explanation(flags, environment);
   if (!text) return complain(text.error(), usage_error, flags.has("jobscript") ? "HVD1009" : "HVD1005");

@@ -206,11 +206,6 @@ TEST(Flags, that_are_deprecated_still_work_and_say_so) {
   EXPECT_NE(flags->notices[0].find("deprecated"), std::string::npos);
 }
 
-TEST(Flags, of_horovod_are_all_taken_by_this_version) {
-  EXPECT_TRUE(refuse_what_is_lacking(*parse({"--gloo", "--autotune"})));
-  EXPECT_TRUE(refuse_what_is_lacking(*parse({"--host-discovery-script", "find", "--slots-per-host", "2"})));
-}
-
 Result<Flags> with_file(std::vector<const char*> arguments, const char* text) {
   auto flags = parse(std::move(arguments));
   if (!flags) return flags;

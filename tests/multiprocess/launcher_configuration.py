@@ -71,6 +71,9 @@ class Configuration(unittest.TestCase):
         named = self.write("job.yaml", "settings:\n  HOROVOD_START_TIMEOUT: 4\n")
         self.assertEqual(self.origins("--config-file", named, HOROVOD_START_TIMEOUT="3")[name],
                          ("4", f"{named}, line 2"))
+        shown = self.run_it(HOROVODRUN, "--show-config", "--json", "--config-file", named)
+        row = json.loads(shown.stdout)["settings"][name]
+        self.assertEqual((row["layer"], row["file"]), ("config-file", str(named)))
         self.assertEqual(self.origins("--config-file", named, "--start-timeout", "5", HOROVOD_START_TIMEOUT="3")[name],
                          ("5", "flag --start-timeout"))
         self.assertEqual(self.origins()["HOROVOD_CACHE_CAPACITY"], ("1024", "default"))
@@ -140,7 +143,7 @@ class Configuration(unittest.TestCase):
         for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_SECRET_KEY", "HOROVOD_GLOO_RENDEZVOUS_ADDR"):
             text = f"settings:\n  {name}: 3\n"
             self.site(text)
-            said = rf"line 2: {name}: it is set by [\w ]+, so it cannot stand in a file"
+            said = rf"line 2: {name}: it is set by [\w ]+, so it cannot be in a file"
             self.assertRegex(self.refused("-np", "1", "true"), said + r" \[HVD1003\]")
             self.site("")
             named = self.write("job.yaml", text)

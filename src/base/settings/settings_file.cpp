@@ -182,10 +182,10 @@ const FileKey* file_key_of(std::string_view variable) {
 }
 
 std::string why_not_in_a_file(const std::string& variable) {
-  if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot stand in a file";
+  if (variable == "HOROVOD_SITE_CONFIG") return "it says where the site's file is, so it cannot be in a file";
   const KnobRow* knob = knob_of(variable);
   if (knob == nullptr || *knob->setter == '\0') return {};
-  return std::string("it is set by ") + knob->setter + ", so it cannot stand in a file";
+  return std::string("it is set by ") + knob->setter + ", so it cannot be in a file";
 }
 
 Result<SettingsFile> parse_settings_file(std::string_view text, const std::string& path, bool is_of_site) {

@@ -74,12 +74,16 @@ struct SettingsFiles {
 // The value of a setting and where it comes from.
 struct Setting {
   std::string name, value;
-  std::string source;  // "default", "site", "user" or "environment"; horovodrun has more sources
-  std::string file;    // if the source is a file of the site or the user: its path
-  int line = 0;
+  std::string source;  // "default", "site", "user" or "environment"; in horovodrun also "flag" or "config-file"
+  std::string file;    // if the source is a file: its path
+  int line = 0;        // 0: the whole file
   bool is_locked = false;
+  std::string flag{};  // if the source of a variable is a flag: its spelling
 
-  std::string origin() const { return file.empty() ? source : file + ", line " + std::to_string(line); }
+  std::string origin() const {
+    if (!file.empty()) return file + (line > 0 ? ", line " + std::to_string(line) : "");
+    return flag.empty() ? source : source + " " + flag;
+  }
 };
 // Returns all settings in the order of the table of knobs. Secrets of a job are not shown.
 std::vector<Setting> settings_of(const Environment& environment, const SettingsFiles& files);

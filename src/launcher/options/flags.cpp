@@ -323,6 +323,17 @@ std::string Origin::text() const {
   return file + (line > 0 ? ", line " + std::to_string(line) : "");
 }
 
+const char* Origin::name() const {
+  switch (layer) {
+    case Layer::nowhere: return "default";
+    case Layer::flag: return "flag";
+    case Layer::config_file: return "config-file";
+    case Layer::user: return "user";
+    case Layer::site: break;
+  }
+  return "site";
+}
+
 Origin Flags::origin(std::string_view name) const {
   auto found = origins_.find(name);
   return found == origins_.end() ? Origin{} : found->second;
@@ -378,13 +389,6 @@ std::map<std::string, std::string> variables_of(const Flags& flags) {
   return variables;
 }
 
-Status refuse_what_is_lacking(const Flags& flags) {
-  for (const FlagRow& row : flag_rows())
-    if (row.lacking != nullptr && flags.has(row.name))
-      return Error(ErrorCode::unsupported, words_of(row.spellings).back() + ": " + row.lacking);
-  return {};
-}
-
 std::string placeholder_of(const FlagRow& row) {
   switch (row.kind) {
     case Kind::integer: return "N";
@@ -412,7 +416,6 @@ std::string help_text() {
     for (const std::string& word : words_of(row.negations)) left += ", " + word;
     if (auto value = placeholder_of(row); !value.empty()) left += (row.kind == Kind::may_have_value ? "" : " ") + value;
     text += left + "\n        " + row.help;
-    if (row.lacking != nullptr) text += " [not in this version]";
     if (row.variable != nullptr) text += std::string(" (sets ") + row.variable + ")";
     text += "\n";
   }

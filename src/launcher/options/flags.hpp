@@ -39,9 +39,8 @@ struct FlagRow {
   Range range = Range::any;
   const char* variable = nullptr;  // the environment variable that the flag sets for the ranks; null: none
   Written written = Written::as_given;
-  const char* needs = nullptr;    // the variable is set only together with this flag; null: always
-  const char* lacking = nullptr;  // why this version does not have the flag; null: it does
-  const char* values = "";        // for completion: the possible words, or <file>, <folder> or <host>
+  const char* needs = nullptr;  // the variable is set only together with this flag; null: always
+  const char* values = "";      // for completion: the possible words, or <file>, <folder> or <host>
   const char* help = "";
 };
 std::span<const FlagRow> flag_rows();
@@ -52,6 +51,7 @@ struct Origin {
   std::string file{};        // of all layers but flags
   int line = 0;              // 0: the whole file
   std::string text() const;  // "flag"; "FILE, line 3"; empty for a flag that was not given
+  const char* name() const;  // of the layer: "default", "flag", "config-file", "user" or "site"
 };
 
 // The values that were given, by name. Booleans are "1" and "0". Lists and pairs are comma-separated.
@@ -109,9 +109,6 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
 std::map<std::string, std::string> variables_of(const Flags& flags);
 // Returns those that this flag sets.
 std::map<std::string, std::string> variables_of(const FlagRow& row, const Flags& flags);
-
-// Fails if a flag was given that this version cannot use yet.
-Status refuse_what_is_lacking(const Flags& flags);
 
 std::string help_text();
 // Returns the name of a flag's value in the help text: "N", "TEXT"; empty if the flag takes no value.

@@ -1,6 +1,7 @@
 #include "launcher/options/layers.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error_ids.hpp"
@@ -93,6 +94,13 @@ Status check_flags(const Flags& flags, const Environment& environment, const Set
   return {};
 }
 
+// Notes where the value of a setting comes from.
+void note_origin(Setting& setting, const Origin& origin) {
+  setting.source = origin.name();
+  setting.file = origin.file;
+  setting.line = origin.line;
+}
+
 // Returns the settings of the ranks, with the values that flags and --config-file give them.
 std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layers) {
   auto settings = settings_of(layers.given, layers.files);
@@ -101,15 +109,13 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
     auto found = variables.find(setting.name);
     if (found == variables.end()) continue;
     setting.value = found->second;
-    setting.file.clear();
-    setting.line = 0;
-    setting.source = "flag";
+    note_origin(setting, {Origin::Layer::flag});
     if (auto own = flags.variables.find(setting.name); own != flags.variables.end())
-      setting.source = own->second.origin.text();
+      note_origin(setting, own->second.origin);
     for (const FlagRow& row : flag_rows())
       if (variables_of(row, flags).contains(setting.name)) {
-        const Origin origin = flags.origin(row.name);
-        setting.source = origin.layer == Origin::Layer::flag ? "flag " + spelling_of(row) : origin.text();
+        note_origin(setting, flags.origin(row.name));
+        setting.flag = spelling_of(row);
       }
   }
   return settings;
@@ -119,11 +125,12 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
 std::vector<Setting> flags_as_settings(const Flags& flags, const Layers& layers) {
   std::vector<Setting> list;
   for (const FlagRow& row : flag_rows()) {
-    if (is_question(row) || row.lacking != nullptr) continue;
+    if (is_question(row)) continue;
     std::string name = spelling_of(row);
     bool is_locked = layers.files.site && layers.files.site->locks.contains("horovodrun." + name.substr(2));
-    list.push_back(
-        {name, flags.get(row.name), flags.has(row.name) ? flags.origin(row.name).text() : "default", "", 0, is_locked});
+    Setting setting{name, flags.get(row.name), "default", "", 0, is_locked};
+    if (flags.has(row.name)) note_origin(setting, flags.origin(row.name));
+    list.push_back(std::move(setting));
   }
   return list;
 }
@@ -152,6 +159,7 @@ std::string json_of(const std::vector<Setting>& settings) {
   for (const Setting& setting : settings)
     text += std::string(text.size() > 1 ? "," : "") + "\n    " + in_json_quotes(setting.name) +
             ": {\"value\": " + in_json_quotes(setting.value) + ", \"origin\": " + in_json_quotes(setting.origin()) +
+            ", \"layer\": " + in_json_quotes(setting.source) + ", \"file\": " + in_json_quotes(setting.file) +
             ", \"locked\": " + (setting.is_locked ? "true" : "false") + "}";
   return text + "\n  }";
 }

@@ -54,7 +54,6 @@ std::string flag_entry(const FlagRow& row) {
     if (!title.empty()) text += (text.empty() ? ".TP\n" : ".TQ\n") + title + value + "\n";
   }
   text += roff(row.help) + ".\n";
-  if (row.lacking != nullptr) text += "Not in this version.\n";
   if (row.variable != nullptr) text += std::string("Sets \\fB") + row.variable + "\\fR.\n";
   return text;
 }

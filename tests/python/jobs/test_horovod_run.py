@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -127,6 +128,16 @@ def test_all_arguments_are_flags_of_horovodrun(monkeypatch):
     assert flags.flags_of(_HorovodArgs()) == ["--num-proc=1"]
 
 
+def test_a_config_file_has_pairs_and_values_of_sections(tmp_path):
+    file = tmp_path / "a, line 2.yaml"
+    file.write_text("horovodrun:\n  blacklist-cooldown-range: 1,9\n  verbose: true\n"
+                    "stall_check:\n  warning_time_seconds: 30\n")
+    args = flags.parser().parse_args([f"--config-file={file}"])
+    flags.add_config_file(args, launch.program())
+    assert (args.cooldown_range, args.verbose, args.num_proc) == ([1, 9], True, None)
+    assert (args.no_stall_check, args.stall_check_warning_time_seconds) == (False, 30)
+
+
 def test_every_flag_is_one_of_horovodrun():
     known = subprocess.run([launch.program(), "--help"], stdout=subprocess.PIPE, text=True, timeout=50).stdout
     for action in flags.parser()._actions:
@@ -189,6 +200,21 @@ def test_ranks_meet_and_give_results_without_a_launcher(tmp_path):
             meeting.get("never put", timeout=0)
     with pytest.raises(ValueError, match="expected a rank"):
         Meeting(1, "lo").variables(1)
+
+
+def test_entering_a_meeting_where_nothing_answers_ends(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = "127.0.0.1", str(silent.getsockname()[1]), "a secret of 16 bytes"
+        monkeypatch.setenv("HOROVOD_START_TIMEOUT", "0.1")
+        with pytest.raises(TimeoutError):
+            Meeting.enter(*place)
+        former = signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                Meeting.enter(*place, timeout=1000)
+        finally:
+            signal.signal(signal.SIGALRM, former)
 
 
 def test_rank_0_serves_where_nobody_else_does(tmp_path):

@@ -120,14 +120,22 @@ def add_config_file(args, program):
     actions = {spelling: action for action in parser()._actions for spelling in action.option_strings}
     for flag, row in json.loads(shown.stdout)["flags"].items():
         action = actions.get(flag)
-        if action is None or not row["origin"].startswith(f"{args.config_file}, line "):
+        if action is None or row["layer"] != "config-file":
             continue
         if getattr(args, action.dest) not in (None, False) or (action.dest.startswith("use_") and chosen):
             continue
         if getattr(args, action.dest) is False and action.default is None:
             continue  # the command line says no
-        value = row["value"] == "1" if action.nargs == 0 else (action.type or str)(row["value"])
-        setattr(args, action.dest, {*value.split(",")} if action.dest == "nics" else value)
+        setattr(args, action.dest, _value_of(action, row["value"]))
+
+
+def _value_of(action, text):
+    """Returns what argparse makes of a flag whose value horovodrun shows as this text."""
+    if action.nargs == 0:
+        return text == "1"
+    if action.nargs == 2:
+        return [action.type(part) for part in text.split(",")]
+    return {*text.split(",")} if action.dest == "nics" else (action.type or str)(text)
 
 
 def flags_of(args):
