@@ -26,6 +26,7 @@ struct Assignment {
 
 // What a process of such a job tells when it asks for a place.
 struct Progress {
+  static constexpr std::uint8_t failed_round = 1;
   std::uint8_t cause = 0;  // 0: it has had no place yet, 1: its round failed, 2: it was told of other hosts
   std::int64_t step = 0;   // 1 + the number of its commits; 0: it has no state of the training
 };

@@ -53,7 +53,7 @@ Status Session::join(const Environment& environment, const Config& config) {
 
 // Asks for the place in the generation that begins. The bootstrap is made at the first start.
 Status Session::join_again(const Environment& environment, const Config& config) {
-  chosen_->bootstrap->set_progress(std::exchange(progress_, {}));
+  chosen_->bootstrap->set_progress(progress_);
   auto identity = chosen_->bootstrap->join(environment, config);
   if (!identity) return identity.error();
   chosen_->identity = std::move(*identity);
@@ -108,7 +108,8 @@ Result<std::unique_ptr<Runtime>> Session::start(const Environment& given, Static
     bool meets_others =
         !runtime && (runtime.error().code == ErrorCode::peer_lost || runtime.error().code == ErrorCode::timeout);
     if (!meets_others) return runtime;
-    log::info("the ranks meet again: " + runtime.error().message);
+    log::warning("the ranks meet again: " + runtime.error().message);
+    progress_.cause = bootstrap::Progress::failed_round;
     HVD_RETURN_IF_ERROR(join_again(settings->environment, settings->config));
   }
 }
