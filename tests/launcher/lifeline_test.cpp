@@ -56,6 +56,13 @@ TEST(Lifelines, tell_both_ends_when_the_other_is_gone) {
   EXPECT_EQ(::poll(&readable, 1, -1), 1);
 }
 
+TEST(Lifelines, have_a_token_for_each_host_that_comes_later) {
+  auto lifelines = Lifelines::open({1, {}, {}, patience});
+  ASSERT_TRUE(lifelines) << lifelines.error().message;
+  EXPECT_EQ((*lifelines)->token(5000).size(), 32u);
+  EXPECT_NE((*lifelines)->token(5000), (*lifelines)->token(4999));
+}
+
 TEST(Lifelines, are_not_taken_by_strangers) {
   auto lifelines = Lifelines::open({1, {}, {}, patience});
   ASSERT_TRUE(lifelines) << lifelines.error().message;

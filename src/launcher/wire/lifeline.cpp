@@ -164,6 +164,7 @@ const std::string& Lifelines::addresses() const {
   return state_->addresses;
 }
 std::string Lifelines::token(std::size_t host) const {
+  while (state_->tokens.size() <= host) state_->tokens.push_back(posix::random_bytes(2 * half));
   return state_->tokens[host];
 }
 int Lifelines::descriptor() const {

@@ -27,9 +27,10 @@ class Lifelines {
   static Result<std::unique_ptr<Lifelines>> open(const Options& options);
   ~Lifelines();
 
-  const std::string& addresses() const;       // addresses for the agents: "10.0.0.3:4711,[fd00::3]:4712", best first
-  std::string token(std::size_t host) const;  // the secret by which that agent proves itself
-  int descriptor() const;                     // readable when serve() has something to do
+  const std::string& addresses() const;  // addresses for the agents: "10.0.0.3:4711,[fd00::3]:4712", best first
+  // The secret by which that agent proves itself. There may be more hosts than Options names: they come later.
+  std::string token(std::size_t host) const;
+  int descriptor() const;  // readable when serve() has something to do
   struct Loss {
     std::size_t host = 0;
     bool of_agent = false;  // only the agent ended: its host is alive and has closed the connection
