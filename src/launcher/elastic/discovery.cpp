@@ -20,21 +20,23 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t most_output = 1 << 20;  // a list of hosts is shorter
+constexpr milliseconds longest_burial(5000);  // of a script that was killed
 constexpr std::size_t most_complaints = 500;  // the last bytes of what the script writes to standard error
 
 Error invalid(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-// Reads what there is. Returns false if the writers have closed it.
+// Reads what there is, and at most a little more than most_output. Returns false if the writers have closed it.
 bool drain(const posix::FileDescriptor& from, std::string& text) {
-  for (char chunk[4096];;) {
+  for (char chunk[4096]; text.size() <= most_output;) {
     ssize_t count = ::read(from.get(), chunk, sizeof chunk);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno == EAGAIN;
     if (count == 0) return false;
     text.append(chunk, static_cast<std::size_t>(count));
   }
+  return true;
 }
 
 struct ScriptPipe {
@@ -76,15 +78,14 @@ Result<std::vector<HostSlots>> read_found_hosts(std::string_view text, std::opti
 }
 
 Discovery::~Discovery() {
-  if (!is_running()) return;
-  kill();
-  while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  if (is_running()) kill();
+  bury(Deadline::after(longest_burial));
 }
 
 std::optional<Result<std::vector<HostSlots>>> Discovery::look() {
   if (fixed_) return std::exchange(fixed_, std::nullopt);
   if (!script_) return {};
+  bury(Deadline::after(milliseconds(0)));
   if (!is_running()) {
     if (!next_.passed()) return {};
     if (Status begun = begin(); !begun) {
@@ -98,8 +99,6 @@ std::optional<Result<std::vector<HostSlots>>> Discovery::look() {
   if (!ended && !next_.passed() && printed_.size() <= most_output) return {};
   if (!ended) {
     kill();
-    while (::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-    }
   } else {
     read();
   }
@@ -181,6 +180,16 @@ Result<std::vector<HostSlots>> Discovery::conclude(int wait_status) {
 void Discovery::kill() {
   ::kill(-child_, SIGKILL);
   ::kill(child_, SIGKILL);
+  killed_.push_back(child_);
+}
+
+// A process that hangs in a file system ends only when that answers, so nobody waits for it without a limit.
+void Discovery::bury(Deadline deadline) {
+  for (;;) {
+    std::erase_if(killed_, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
+    if (killed_.empty() || deadline.passed()) return;
+    ::poll(nullptr, 0, 2);
+  }
 }
 
 Error Discovery::failure(const std::string& how) const {

@@ -52,11 +52,13 @@ class Discovery {
   std::optional<int> reap();
   Found conclude(int wait_status);
   void kill();
+  void bury(Deadline deadline);
   Error failure(const std::string& how) const;
 
   std::optional<std::vector<HostSlots>> fixed_;
   std::optional<Script> script_;
   pid_t child_ = -1;
+  std::vector<pid_t> killed_;  // whose end was not seen yet
   posix::FileDescriptor output_, errors_;
   std::string printed_, complaints_;
   Deadline next_ = Deadline::after(std::chrono::milliseconds(0));  // of the next run, or of the end of this one
