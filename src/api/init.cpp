@@ -154,6 +154,7 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
     options->set_comm_ids[i] = sets.numbers_of_communicators[i];
   *runtime = new hvd_runtime{.runtime = std::move(*started)};
   const bool is_elastic = mine.session->assigned() != nullptr;
+  (*runtime)->is_elastic = is_elastic;
   if (is_elastic) rewrite_place(*runtime);
   // A job of one rank is not marked, because a child cannot take another rank's place in it. An elastic job may grow.
   if (is_elastic || (*runtime)->runtime->world().size() > 1) {
@@ -174,7 +175,7 @@ void hvd_shutdown(hvd_runtime* runtime) {
   // A forked child has a copy of the object, but not the engine's thread. The child must not use the links.
   if (is_forked_child.load() || refuse_in_callback("hvd_shutdown")) return;
   hvd::api::retire_current(runtime);
-  bool had_a_place = runtime->runtime->world().size() > 1;
+  bool had_a_place = runtime->is_elastic || runtime->runtime->world().size() > 1;
   hvd::api::forget_stops(*runtime->runtime);
   delete runtime;
   if (had_a_place) mark_environment(true);

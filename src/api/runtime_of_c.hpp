@@ -10,6 +10,7 @@
 
 struct hvd_runtime {
   std::unique_ptr<hvd::runtime::Runtime> runtime;
+  bool is_elastic = false;  // the ranks of its job come and go
   // Of api/current, under its lock.
   std::uint64_t generation = 0;  // 0: has never been the current runtime
   int users = 0;                 // calls of hvd_enter() without their hvd_leave()
