@@ -465,8 +465,9 @@ class Simulation {
     const bool has_state = process(next_.ranks.front()).step.has_value();
     require(has_state || newcomers == next_size_, "Rank 0 has the state if any rank has.", epoch);
     require(has_state || !had_state_, "The training does not begin anew once it has a state.", epoch);
-    require(places_.at(next_.epoch).front().newcomers == newcomers, "A world is told how many of it have no state.",
-            epoch);
+    const int told = places_.at(next_.epoch).front().newcomers;
+    // One is told if ranks may differ in whether they need a sync.
+    require(told == newcomers || (told == 1 && newcomers == 0), "A world is told how many of it have no state.", epoch);
     std::optional<Rank> before;
     for (Worker each : next_.ranks) {
       if (!ranks_before_.contains(each)) continue;

@@ -27,6 +27,13 @@ TEST(FirstFailure, names_rank_host_process_code_and_last_words) {
   EXPECT_EQ(exit_code_of(ended(exit_status(7))), 7);
 }
 
+TEST(FirstFailure, of_a_process_that_has_had_no_rank_names_no_rank) {
+  FirstFailure failure = ended(exit_status(2));
+  failure.rank = Rank{-1};
+  EXPECT_EQ(exit_code_line(failure), "Process unknown exit with status code 2.");
+  EXPECT_EQ(describe(failure, {}).find("-1"), std::string::npos);
+}
+
 TEST(FirstFailure, blames_the_memory_only_if_the_killer_struck) {
   FirstFailure failure = ended(SIGKILL);
   EXPECT_EQ(exit_code_of(failure), 137);

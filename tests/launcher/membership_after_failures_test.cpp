@@ -377,5 +377,75 @@ TEST(MembershipAfterFailures, ends_once) {
   EXPECT_EQ(rig.steps().back(), "end: finished");
 }
 
+// ---- ranks that begin anew, and those that differ in what they need
+
+TEST(MembershipAfterFailures, lets_all_ranks_begin_anew_by_themselves_as_often_as_they_like) {
+  Membership::Settings settings = Rig::settings(2, 2);
+  settings.reset_limit = 1;
+  Rig rig(settings);
+  rig.begin({{"a", 2}});
+  rig.ask({1, 2}, Cause::hosts_updated, 7);
+  rig.steps();
+  for (int epoch = 3; epoch < 8; ++epoch) {
+    rig.ask({1, 2});
+    const std::string in = " of 2 in " + std::to_string(epoch);
+    EXPECT_EQ(rig.steps(), (Words{"1 is 0" + in, "2 is 1" + in}));
+    EXPECT_EQ(rig.notes.back(), "all ranks have begun anew: the job goes on with 2 ranks");
+  }
+  EXPECT_EQ(rig.membership.resets(), 1);
+}
+
+TEST(MembershipAfterFailures, ends_if_all_ranks_have_lost_the_state_by_a_failed_round) {
+  Rig rig(Rig::settings(2, 2));
+  rig.begin({{"a", 2}});
+  rig.ask({1, 2}, Cause::hosts_updated, 7);
+  rig.steps();
+  rig.ask({1, 2}, Cause::failed);
+  EXPECT_EQ(rig.steps(), Words{"end: all failed"});
+}
+
+TEST(MembershipAfterFailures, lets_all_ranks_sync_if_only_some_of_them_have_failed) {
+  Rig rig(Rig::settings(2, 2));
+  rig.begin({{"a", 2}});
+  rig.ask({1, 2}, Cause::failed, 7);
+  rig.steps();
+  EXPECT_EQ(rig.newcomers, 0);
+  rig.ask({1}, Cause::hosts_updated, 8);
+  rig.ask({2}, Cause::failed, 8);
+  rig.steps();
+  EXPECT_EQ(rig.newcomers, 1);
+  rig.ask({1, 2}, Cause::failed, 8);
+  rig.steps();
+  EXPECT_EQ(rig.newcomers, 1) << "the ranks of the world between may not have met";
+  rig.ask({1, 2}, Cause::hosts_updated, 9);
+  rig.steps();
+  EXPECT_EQ(rig.newcomers, 0);
+}
+
+TEST(MembershipAfterFailures, names_the_first_failure_before_the_first_world) {
+  Rig rig(Rig::settings(2, 2));
+  rig.find({{"a", 2}});
+  rig.steps();
+  rig.fail(2, 127);
+  rig.fail(1, 2);
+  EXPECT_EQ(rig.steps().back(), "end: all failed");
+  ASSERT_TRUE(rig.ending && rig.ending->first_failure);
+  EXPECT_EQ(*rig.ending->first_failure, Rig::worker(2));
+}
+
+TEST(MembershipAfterFailures, tells_of_a_discovery_that_fails_again_only_if_the_text_is_another) {
+  Rig rig(Rig::settings(1, 1));
+  rig.begin({{"a", 1}});
+  for (const char* why : {"no answer", "no answer", "no list"}) {
+    rig.membership.discovery_failed(why);
+    rig.steps();
+  }
+  EXPECT_EQ(rig.notes.size(), 2u);
+  rig.find({{"a", 1}});
+  rig.membership.discovery_failed("no list");
+  rig.steps();
+  EXPECT_EQ(rig.notes.size(), 3u);
+}
+
 }  // namespace
 }  // namespace hvd::launcher::elastic_table

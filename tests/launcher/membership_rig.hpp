@@ -80,6 +80,7 @@ class Rig {
   Words notes;
   std::optional<Membership::End> ending;
   std::vector<int> started, assigned;  // in the order of the steps
+  int newcomers = 0;                   // of the last world
   Membership membership;
 
   // The first worker is 1 in the words of the table.
@@ -109,6 +110,7 @@ class Rig {
             [](const Membership::Refuse& it) { return "refuse " + number(it.worker); },
             [&](const Membership::Assign& it) {
               assigned.push_back(number_of(it.place.worker));
+              newcomers = it.newcomers;
               return number(it.place.worker) + " is " + std::to_string(it.place.rank.value) + " of " +
                      std::to_string(it.size) + " in " + std::to_string(it.epoch);
             },

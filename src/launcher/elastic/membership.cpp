@@ -20,11 +20,15 @@ Membership::Membership(Settings settings)
 
 void Membership::hosts_found(const std::vector<HostSlots>& hosts) {
   has_found_hosts_ = true;
+  why_not_found_.clear();
   pool_.find(hosts);
 }
 
 void Membership::discovery_failed(const std::string& why) {
-  if (has_found_hosts_) return note(why + "; the job goes on with the hosts that it knows");
+  if (has_found_hosts_) {
+    if (std::exchange(why_not_found_, why) != why) note(why + "; the job goes on with the hosts that it knows");
+    return;
+  }
   end(Reason::no_discovery, why);
 }
 
@@ -40,7 +44,8 @@ void Membership::asks(Worker worker, const Ask& ask) {
   member.step = ask.step;
   if (member.phase == Phase::starting) member.since = settings_.now();
   if (member.phase == Phase::in_world) {
-    has_failed_round_ = has_failed_round_ || ask.cause != Cause::hosts_updated;
+    has_failed_round_ = has_failed_round_ || ask.cause == Cause::failed;
+    if (ask.cause == Cause::hosts_updated) interrupted_ = epoch_;
     begin_gathering();
   }
   member.phase = Phase::waiting;
@@ -57,6 +62,7 @@ void Membership::ended(Worker worker, const Ending& ending) {
   if (!member.rank) {
     fail_without_rank(worker, ending.is_failure ? ending.text : "has ended before it had a rank");
     if (!ending.is_failure && epoch_ == 0) member.phase = Phase::finished;
+    if (ending.is_failure && epoch_ == 0 && !first_early_failure_) first_early_failure_ = worker;
   } else if (ending.is_failure) {
     fail(worker, ending.code, ending.text, false);
   } else {
@@ -159,10 +165,11 @@ void Membership::gather(Time now) {
                    ? "some ranks have finished, and others, which have not, need them: all ranks must make "
                      "the same number of steps"
                    : text_about_failures() + ", after other ranks had finished");
+  if (is_begun_anew()) step_.reset();
   if (!has_survivor())
     return end(Reason::all_failed,
                text_about_failures() + "; no rank is left that has the state of the training, so nothing can go on");
-  if (!is_reset_counted_ && !may_reset()) return;
+  if (!is_reset_counted_ && !is_begun_anew() && !may_reset()) return;
   begin_world_if_enough(now);
 }
 
@@ -257,6 +264,18 @@ bool Membership::is_failure_new() {
   return false;
 }
 
+// All ranks have called hvd.shutdown() and hvd.init() by themselves, without the state of a training.
+bool Membership::is_begun_anew() const {
+  return failures_.empty() && !has_failed_round_ && interrupted_ != epoch_ &&
+         std::ranges::none_of(world_, [&](Worker worker) { return workers_.at(worker).step.has_value(); });
+}
+
+// After a failed round a rank syncs; one that was told of other hosts may leave that out, also after the ranks of the
+// world that followed could not meet.
+bool Membership::is_sync_doubtful() const {
+  return has_failed_round_ && interrupted_ && *interrupted_ + 1 >= epoch_;
+}
+
 void Membership::begin_world_if_enough(Time now) {
   const std::vector<Candidate> all = candidates(now);
   const std::size_t there = all.size();
@@ -278,13 +297,16 @@ void Membership::begin_world_if_enough(Time now) {
 
 void Membership::begin_world(Time now) {
   const std::vector<WorldPlace> places = rank_workers(candidates(now), settings_.most);
+  const bool must_sync = is_sync_doubtful();
+  if (epoch_ > 0) note(text_about_world(places.size()));
+  if (must_sync) interrupted_ = epoch_;
   ++epoch_;
-  if (epoch_ > 1) note(text_about_world(places.size()));
   for (Worker worker : world_) workers_.at(worker).rank.reset();
   world_.clear();
   int newcomers = 0;
   for (const WorldPlace& place : places)
     if (!workers_.at(place.worker).step) ++newcomers;
+  if (must_sync) newcomers = std::max(newcomers, 1);
   for (const WorldPlace& place : places) {
     Member& member = workers_.at(place.worker);
     member.rank = place.rank;
@@ -404,6 +426,7 @@ void Membership::end(Reason reason, std::string text) {
   if (end_) return;
   end_ = End{reason, std::move(text), {}, {}};
   if (!failures_.empty()) end_->first_failure = failures_.front().worker;
+  else if (epoch_ == 0) end_->first_failure = first_early_failure_;
   for (Worker worker : world_) {
     const Member& member = workers_.at(worker);
     if (end_->keeper || member.phase != Phase::waiting || !member.step) continue;

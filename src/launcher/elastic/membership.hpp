@@ -119,8 +119,10 @@ class Membership {
   struct Assign {  // answer this worker
     Epoch epoch = 0;
     int size = 1;
-    WorldPlace place;   // which worker, and its ranks
-    int newcomers = 0;  // so many ranks of this world have no state: none needs a sync if it is 0
+    WorldPlace place;  // which worker, and its ranks
+    // So many ranks of this world have no state. At least 1 if ranks may differ in whether they need a sync: then all
+    // need it.
+    int newcomers = 0;
   };
   // A host, or one slot of it, gets no more ranks. For the summary of the job.
   struct TakeOut {
@@ -149,7 +151,7 @@ class Membership {
   struct End {
     Reason reason = Reason::finished;
     std::string text;                     // what has happened and what to do; empty for finished
-    std::optional<Worker> first_failure;  // of the world that was the last one
+    std::optional<Worker> first_failure;  // of the world that was the last one, or before the first one
     // Waits for an assignment and has the state: it can write a checkpoint before it is told of the end.
     std::optional<Worker> keeper;
   };
@@ -214,6 +216,8 @@ class Membership {
   bool has_survivor() const;
   bool may_reset();
   bool is_failure_new();
+  bool is_begun_anew() const;
+  bool is_sync_doubtful() const;
   void begin_world_if_enough(Time now);
   void begin_world(Time now);
   void start_workers(Time now);
@@ -248,21 +252,24 @@ class Membership {
   std::map<HostPool::Slot, SlotFailures> slot_failures_;
   std::deque<Step> steps_;
   std::optional<End> end_;
+  std::string why_not_found_;  // what discovery has failed by, as the user was told
 
   bool has_found_hosts_ = false;
-  bool has_started_ = false;          // the first workers
-  bool has_failed_early_ = false;     // a worker has ended before the first world
-  bool has_lost_early_ = false;       // the same, or its host was lost
+  bool has_started_ = false;       // the first workers
+  bool has_failed_early_ = false;  // a worker has ended before the first world
+  bool has_lost_early_ = false;    // the same, or its host was lost
+  std::optional<Worker> first_early_failure_;
   std::optional<std::int64_t> step_;  // the greatest that was told; empty: no worker has had the state of the training
 
   Epoch epoch_ = 0;
   std::vector<Worker> world_;
   unsigned told_ = 0;  // the changes that the first rank of this world was told
 
-  bool is_gathering_ = true;       // no world trains
-  Time since_;                     // when that began
-  std::vector<Failure> failures_;  // of the last world, in order
-  bool has_failed_round_ = false;  // a rank of it has asked because its round failed
+  bool is_gathering_ = true;          // no world trains
+  Time since_;                        // when that began
+  std::vector<Failure> failures_;     // of the last world, in order
+  bool has_failed_round_ = false;     // a rank of it has asked because its round failed
+  std::optional<Epoch> interrupted_;  // the last world of which a rank has asked because it was told of other hosts
   bool is_reset_counted_ = false;
   int resets_ = 0;
   std::optional<Mark> mark_;  // of the last failure

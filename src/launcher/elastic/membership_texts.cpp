@@ -53,7 +53,7 @@ std::string Membership::text_about_failures() const {
 
 std::string Membership::text_about_world(std::size_t size) const {
   std::string cause = text_about_failures();
-  if (cause.empty()) cause = "the hosts have changed";
+  if (cause.empty()) cause = is_begun_anew() ? "all ranks have begun anew" : "the hosts have changed";
   return cause + ": the job goes on with " + std::to_string(size) + (size == 1 ? " rank" : " ranks");
 }
 

@@ -104,8 +104,8 @@ int exit_code_of(const FirstFailure& failure) {
 }
 
 std::string exit_code_line(const FirstFailure& failure) {
-  return "Process " + std::to_string(failure.rank.value) + " exit with status code " +
-         std::to_string(exit_code_of(failure)) + ".";
+  return "Process " + (failure.rank.value < 0 ? "unknown" : std::to_string(failure.rank.value)) +
+         " exit with status code " + std::to_string(exit_code_of(failure)) + ".";
 }
 
 std::string describe_end(int wait_status) {
