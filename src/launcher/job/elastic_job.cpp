@@ -15,6 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds time_to_end_by_signal(1000);
+
 Membership::Settings completed(Membership::Settings settings) {
   if (!settings.draw)
     settings.draw = [generator = std::mt19937_64(std::random_device()())]() mutable {
@@ -80,12 +82,24 @@ ElasticJob::Place& ElasticJob::place_of(const std::string& host) {
 }
 
 void ElasticJob::send_pending() {
-  std::erase_if(pending_, [this](const PendingStart& each) {
+  std::vector<Rank> lost;
+  std::erase_if(pending_, [&](const PendingStart& each) {
     HostLink& link = parts_.hosts[each.link];
-    if (!link.is_here && !link.is_ready()) return link.is_gone();
-    link.tell(each.order);
+    if (link.is_gone()) {
+      lost.push_back(each.order.rank);
+    } else if (link.is_here || link.is_ready()) {
+      link.tell(each.order);
+    } else {
+      return false;
+    }
     return true;
   });
+  for (Rank number : lost) {
+    if (parts_.processes.has_ended(number)) continue;  // lose() has told the membership
+    parts_.processes.fail_to_start(number);
+    parts_.processes.end(number, SIGKILL);
+    hear(NotStarted{number, 0, "its host is not reached any more"});
+  }
 }
 
 void ElasticJob::give_up_unready() {
@@ -239,8 +253,29 @@ void ElasticJob::carry_out(const Membership::Stop& step) {
   if (process == nullptr) return;
   wire_up_->generations().refuse(number.value, step.why);
   parts_.processes.leave_out(number);
+  if (std::erase_if(pending_, [&](const PendingStart& each) { return each.order.rank == number; }) > 0) {
+    parts_.processes.end(number, 0);  // it was never started
+    return membership_.ended(step.worker, {});
+  }
   parts_.hosts[process->host].tell(StopRank{number, SIGTERM});
   kill_at_[number] = Clock::now() + parts_.options.grace;
+}
+
+// SIGTERM alone ends a program that does not catch it, and that program prints nothing then.
+void ElasticJob::refuse_asks() {
+  if (wire_up_ == nullptr) return;
+  if (!refuse_at_) refuse_at_ = Clock::now() + time_to_end_by_signal;
+  if (Clock::now() < *refuse_at_) return;
+  for (const bootstrap::AskForPlace& ask : wire_up_->take_asks())
+    wire_up_->generations().refuse(ask.process, "the job ends");
+  if (std::exchange(has_refused_, true)) return;
+  for (const auto& [number, process] : processes_) wire_up_->generations().refuse(number.value, "the job ends");
+}
+
+std::string ElasticJob::name_of(Rank number) const {
+  auto found = processes_.find(number);
+  if (found == processes_.end() || found->second.rank < 0) return "a process that has no rank yet";
+  return "rank " + std::to_string(found->second.rank);
 }
 
 void ElasticJob::kill_overdue() {
@@ -291,6 +326,7 @@ milliseconds ElasticJob::left() const {
   const bool looks = wire_up_ != nullptr && !has_ended_;
   auto sooner = [&next](Clock::time_point when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [number, when] : kill_at_) sooner(when);
+  if (refuse_at_ && !has_refused_) sooner(*refuse_at_);
   for (const auto& [name, place] : places_)
     if (const HostLink& link = parts_.hosts[place.link]; !link.is_here && !link.is_ready() && !link.is_gone())
       sooner(std::min(place.ready_by, Clock::now() + milliseconds(500)));  // the next commands to hosts may be due

@@ -48,6 +48,9 @@ class ElasticJob {
     std::string text;  // for the user; may be empty
   };
   std::optional<End> step();
+  // While the job ends: a process that waits for a place would not notice SIGTERM.
+  void refuse_asks();
+  std::string name_of(Rank number) const;  // "rank 2", as the ranks are numbered now
   std::chrono::milliseconds left() const;  // time until the next step() that is due by itself
   void add_to(std::vector<pollfd>& polled) const;
 
@@ -98,6 +101,8 @@ class ElasticJob {
   std::optional<Clock::time_point> wake_at_;
   Epoch epoch_ = 0;
   bool has_ended_ = false;
+  std::optional<Clock::time_point> refuse_at_;  // set when the job ends
+  bool has_refused_ = false;                    // all that waited then
 };
 
 }  // namespace hvd::launcher

@@ -134,7 +134,7 @@ class Job {
   void hear(HostLink&, const Answered&) {}
   void hear(HostLink&, const AllEnded&) {}
   void hear(HostLink& host, const NotReady& report) {
-    if (elastic_ && state_ == State::running) return elastic_->lose(host, report.reason);
+    if (elastic_) return elastic_->lose(host, report.reason);
     fail_to_start("the host " + host.name + " cannot take part: " + report.reason +
                   ". Its ranks would not be reached either: is there a firewall (HOROVOD_PORT_RANGE), or is another "
                   "network to be used (--network-interfaces)?");
@@ -174,11 +174,17 @@ class Job {
   void hear(HostLink& host, const Stopped& stop) {
     if (site_ || state_ == State::ending || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(stop.process);
-    console_.say("rank " + std::to_string(stop.rank.value) + " on host " + host.name + " (process " + process +
-                 ") was stopped by signal " + std::to_string(stop.signal) + " (" + posix::name_of_signal(stop.signal) +
-                 "): the job waits for it to be continued (kill -CONT " + process + ")");
+    console_.say((elastic_ ? elastic_->name_of(stop.rank) : "rank " + std::to_string(stop.rank.value)) + " on host " +
+                 host.name + " (process " + process + ") was stopped by signal " + std::to_string(stop.signal) + " (" +
+                 posix::name_of_signal(stop.signal) + "): the job waits for it to be continued (kill -CONT " + process +
+                 ")");
   }
-  void hear(HostLink&, const Told& told) { end_by_signal(told.signal); }
+  void hear(HostLink& host, const Told& told) {
+    if (!elastic_ || host.is_here) return end_by_signal(told.signal);
+    // One host of several, which come and go.
+    if (state_ == State::running)
+      elastic_->lose(host, "its agent was told to end by " + posix::name_of_signal(told.signal));
+  }
 
   // Failures and their consequences.
   void fail(const HostLink& host, FirstFailure failure) {
@@ -206,7 +212,8 @@ class Job {
   void read_requests() {
     if (wire_up() == nullptr) return;
     for (AbortRequest& request : wire_up()->serve()) {
-      if (!ranks_.has(request.rank)) continue;
+      // In an elastic job the request is of one process, whose end the membership judges.
+      if (elastic_ || !ranks_.has(request.rank)) continue;
       const HostLink& host = hosts_[options_.placements[static_cast<std::size_t>(request.rank.value)].host_index];
       fail(host, failure_by_request(request.rank, ranks_.process_of(request.rank), request.status,
                                     std::move(request.reason)));
@@ -214,7 +221,9 @@ class Job {
   }
 
   void step_elastic() {
-    if (!elastic_ || state_ != State::running) return;
+    if (!elastic_) return;
+    if (state_ == State::ending) elastic_->refuse_asks();
+    if (state_ != State::running) return;
     if (Status reached = start_.reach_more(); !reached) return fail_to_start(reached.error().message);
     auto decided = elastic_->step();
     if (!decided) return;
@@ -238,7 +247,7 @@ class Job {
     switch (news.kind) {
       case HostNews::Kind::complaint: return console_.say(host.name + ": " + news.text);
       case HostNews::Kind::unusable:
-        if (elastic_ && state_ == State::running) return elastic_->lose(host, news.text);
+        if (elastic_) return elastic_->lose(host, news.text);
         return fail_to_start("the host " + host.name + " cannot be used: " + news.text);
       case HostNews::Kind::lost: return lose(host, news.text);
       case HostNews::Kind::taken_over:
@@ -252,7 +261,7 @@ class Job {
 
   // Counts the ranks of the host as killed.
   void lose(HostLink& host, const std::string& why) {
-    if (elastic_ && state_ == State::running) return elastic_->lose(host, why);
+    if (elastic_) return elastic_->lose(host, why);
     std::optional<Rank> first;
     for (Rank rank : host.ranks) {
       if (ranks_.has_ended(rank)) continue;

@@ -39,7 +39,7 @@ struct ElasticOptions {
   std::vector<HostSlots> hosts;  // their slots, by the names that the user gave; the same places as JobOptions::hosts.
                                  // Empty if they are discovered: then JobOptions::hosts has this machine alone
   std::optional<Discovery::Script> script{};
-  std::function<HostPlan(const std::string& host)> plan_of_host{};  // for hosts that are discovered
+  std::function<HostPlan(const std::string& host)> plan_of_host{};  // for hosts that are discovered, or come back
 };
 
 struct JobOptions {

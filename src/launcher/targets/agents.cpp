@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include "base/deadline.hpp"
@@ -161,6 +162,12 @@ HostPlan way_to(const std::string& name, const JobRequest& request) {
   return host;
 }
 
+std::function<HostPlan(const std::string&)> plan_by_name(const JobRequest& request) {
+  return [request, own = OwnNames::of_this_machine()](const std::string& name) {
+    return is_this_machine(name, own) ? HostPlan{name, {}} : way_to(name, request);
+  };
+}
+
 // Hosts come from a script while the job runs. This machine has an agent from the start, because it can be one of them.
 Result<JobOptions> plan_with_script(const JobRequest& request) {
   auto settings = elastic_settings(request);
@@ -177,9 +184,7 @@ Result<JobOptions> plan_with_script(const JobRequest& request) {
   options.elastic->membership = std::move(*settings);
   options.elastic->script = Discovery::Script{request.flags.get("host_discovery_script")};
   if (request.flags.has("slots")) options.elastic->script->slots_per_host = request.flags.number("slots", 1);
-  options.elastic->plan_of_host = [request, own = OwnNames::of_this_machine()](const std::string& name) {
-    return is_this_machine(name, own) ? HostPlan{name, {}} : way_to(name, request);
-  };
+  options.elastic->plan_of_host = plan_by_name(request);
   return options;
 }
 
@@ -212,6 +217,7 @@ Result<JobOptions> plan(const JobRequest& request) {
     if (is_this_machine(host.name, own)) continue;
     host = way_to(host.name, request);
   }
+  if (options.elastic) options.elastic->plan_of_host = plan_by_name(request);
   return options;
 }
 
