@@ -92,6 +92,8 @@ TEST(Verdict, of_an_elastic_job_does_not_count_processes_that_it_has_survived) {
   course.has_failed = false;
   course.ended_by_signal = SIGINT;
   EXPECT_EQ(verdict_on(course, processes), (JobEnd{0, 0}));
+  processes.leave_out(Rank{0});
+  EXPECT_EQ(verdict_on(course, processes), (JobEnd{128 + SIGINT, SIGINT})) << "no process had a rank yet";
 }
 
 TEST(RankTable, takes_the_end_of_what_could_not_start_for_no_news) {

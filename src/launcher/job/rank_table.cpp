@@ -28,7 +28,9 @@ bool RankTable::have_all_succeeded() const {
 }
 
 bool RankTable::have_all_exited() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
+  const auto counts = [](const State& r) { return !r.is_left_out; };
+  return std::any_of(ranks_.begin(), ranks_.end(), counts) &&
+         std::all_of(ranks_.begin(), ranks_.end(),
                      [](const State& r) { return r.is_left_out || (r.ended && WIFEXITED(r.wait_status)); });
 }
 

@@ -30,7 +30,7 @@ class RankTable {
   bool have_all_started() const noexcept { return started_ == ranks_.size(); }
   bool have_all_ended() const;
   bool have_all_succeeded() const;
-  bool have_all_exited() const;   // each rank exited by itself, none by a signal
+  bool have_all_exited() const;   // each rank exited by itself, none by a signal; false if no rank counts
   bool want_another_run() const;  // true if all ranks have exited, some of them with again_code
   // If all ranks have exited: returns the exit code of the first rank whose code is not 0.
   int first_exit_code() const;
