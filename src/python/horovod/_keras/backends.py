@@ -1,8 +1,8 @@
 """The reduction of gradients for each backend of Keras."""
 from horovod import _core
 from horovod.common.compression import NoneCompressor
+from horovod.common.groups import checked_groups, places_together
 from horovod.common.operations import place_in, ranks_may_change
-from horovod.common.util import split_list
 
 
 def backend_of(keras):
@@ -42,7 +42,7 @@ class Reduction:
         self.compression = NoneCompressor if compression is None else compression
         self.prescale, self.postscale = 1.0 / gradient_predivide_factor, gradient_predivide_factor
         self._name = name
-        self._groups = _checked_groups(groups)
+        self._groups = checked_groups(groups)
 
     def reduce(self, gradients, variables, local=frozenset()):
         """Returns the gradients, reduced over the ranks of the set. None stays None. Gradients of variables in `local`
@@ -60,40 +60,14 @@ class Reduction:
         compressed = [self.compression.compress(gradients[i]) for i in chosen]
         names = [f"{self._name}.{getattr(variables[i], 'path', i)}" for i in chosen]
         reduced = self._reduce_all([each for each, _ in compressed], names,
-                                   self._groups_of([variables[i] for i in chosen])) if chosen else []
+                                   places_together(self._groups, [variables[i] for i in chosen], id)) if chosen else []
         for i, each, (_, context) in zip(chosen, reduced, compressed):
             gradients[i] = self.compression.decompress(each, context)
         return gradients
 
-    def _groups_of(self, variables):
-        """Returns the numbers of those that are reduced together, as lists."""
-        everyone = list(range(len(variables)))
-        if self._groups is None:
-            return [[i] for i in everyone]
-        if isinstance(self._groups, int):
-            return [part for part in split_list(everyone, self._groups) if part]
-        group_of = {id(variable): number for number, group in enumerate(self._groups) for variable in group}
-        together = {}
-        for i in everyone:
-            together.setdefault(group_of.get(id(variables[i]), -1 - i), []).append(i)
-        return list(together.values())
-
     def _reduce_all(self, tensors, names, groups):
         """Returns the tensors, reduced. groups: numbers of tensors that become ready together."""
         raise NotImplementedError
-
-
-def _checked_groups(groups):
-    if groups is None:
-        return None
-    if isinstance(groups, (list, tuple)):
-        if not all(isinstance(group, (list, tuple)) for group in groups):
-            raise ValueError("groups is a number, or a list of lists of variables")
-        return [list(group) for group in groups]
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 0:
-        raise ValueError(f"groups is a number of groups greater than 0, or a list of lists of variables, "
-                         f"not {groups!r}")
-    return groups or None
 
 
 class TorchReduction(Reduction):

@@ -109,8 +109,8 @@ class ModelState(ObjectState):
             self.model.train_function = None
 
 
-def make_elastic_callbacks(keras):
-    """Returns the classes by their names."""
+def make_elastic_callbacks(keras, module):
+    """Returns CommitStateCallback, UpdateBatchStateCallback and UpdateEpochStateCallback, classes of this module."""
     Callback = keras.callbacks.Callback
 
     class CommitStateCallback(Callback):
@@ -181,5 +181,5 @@ def make_elastic_callbacks(keras):
 
     classes = (CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback)
     for cls in classes:
-        cls.__qualname__ = cls.__name__
-    return {cls.__name__: cls for cls in classes}
+        cls.__module__, cls.__qualname__ = module, cls.__name__
+    return classes

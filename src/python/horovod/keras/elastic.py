@@ -6,12 +6,7 @@ from horovod._keras.elastic import ModelState, make_elastic_callbacks, make_run
 from horovod.common.exceptions import HorovodInternalError
 from horovod.keras import _basics
 
-_classes = make_elastic_callbacks(_keras)
-CommitStateCallback = _classes["CommitStateCallback"]
-UpdateBatchStateCallback = _classes["UpdateBatchStateCallback"]
-UpdateEpochStateCallback = _classes["UpdateEpochStateCallback"]
-for _class in _classes.values():
-    _class.__module__ = __name__
+CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback = make_elastic_callbacks(_keras, __name__)
 
 
 class KerasState(ModelState):

@@ -4,9 +4,9 @@ import warnings
 import tensorflow as tf
 
 from horovod import _ops
+from horovod.common.groups import checked_groups, places_together
 from horovod.common.operations import place_in, ranks_may_change
 from horovod.common.process_sets import ProcessSet
-from horovod.common.util import split_list
 from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._job import Average, rocm_built
 from horovod.tensorflow._names import executing_eagerly, normalize
@@ -53,7 +53,7 @@ class GradientReduction:
         self.scale_local_gradients = scale_local_gradients
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
-        self._groups = _checked_groups(groups)
+        self._groups = checked_groups(groups)
         self._devices = {"device_dense": device_dense, "device_sparse": device_sparse}
         self._factors = {} if gradient_predivide_factor == 1.0 else \
             {"prescale_factor": 1.0 / gradient_predivide_factor, "postscale_factor": gradient_predivide_factor}
@@ -84,7 +84,7 @@ class GradientReduction:
         if not chosen:
             return results
         names = [f"grad_{i}" if use_generic_names else self._name_of(variables[i], i) for i in chosen]
-        groups = self._groups_of([variables[i] for i in chosen])
+        groups = places_together(self._groups, [variables[i] for i in chosen], key_of)
         function = self._function(names, groups, use_generic_names)
         for i, reduced in zip(chosen, function([gradients[i] for i in chosen])):
             results[i] = reduced
@@ -99,19 +99,6 @@ class GradientReduction:
             return f"{self.name}_{normalize(name_of_variable(variable))}"
         except AttributeError:  # a tensor of an eager program
             return f"{self.name}_grad_{i}"
-
-    def _groups_of(self, variables):
-        """Returns the numbers of those that are reduced together, as tuples."""
-        everyone = list(range(len(variables)))
-        if self._groups is None:
-            return tuple((i,) for i in everyone)
-        if isinstance(self._groups, int):
-            return tuple(tuple(part) for part in split_list(everyone, self._groups) if part)
-        group_of = {key_of(variable): number for number, group in enumerate(self._groups) for variable in group}
-        together = {}
-        for i in everyone:
-            together.setdefault(group_of.get(key_of(variables[i]), -1 - i), []).append(i)
-        return tuple(tuple(group) for group in together.values())
 
     def _function(self, names, groups, ignore_name_scope):
         def reduce_all(gradients):
@@ -150,16 +137,3 @@ def _divided(gradient, size):
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(_divided(gradient.values, size), gradient.indices, gradient.dense_shape)
     return gradient / tf.cast(size, gradient.dtype)
-
-
-def _checked_groups(groups):
-    if groups is None:
-        return None
-    if isinstance(groups, (list, tuple)):
-        if not all(isinstance(group, (list, tuple)) for group in groups):
-            raise ValueError("groups is a number, or a list of lists of variables")
-        return [list(group) for group in groups]
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 0:
-        raise ValueError(f"groups is a number of groups greater than 0, or a list of lists of variables, "
-                         f"not {groups!r}")
-    return groups or None

@@ -4,12 +4,7 @@ import tensorflow as tf
 from horovod._keras.elastic import ModelState, make_elastic_callbacks
 from horovod.tensorflow.elastic import run  # noqa: F401
 
-_classes = make_elastic_callbacks(tf.keras)
-CommitStateCallback = _classes["CommitStateCallback"]
-UpdateBatchStateCallback = _classes["UpdateBatchStateCallback"]
-UpdateEpochStateCallback = _classes["UpdateEpochStateCallback"]
-for _class in _classes.values():
-    _class.__module__ = __name__
+CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback = make_elastic_callbacks(tf.keras, __name__)
 
 
 class KerasState(ModelState):
