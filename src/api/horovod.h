@@ -543,7 +543,7 @@ HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
 
 /* A meeting is for a program that starts ranks by means of its own (a cluster's workers, pods, another scheduler), in
- * place of horovodrun. It is a store inside of that program, which the ranks reach over TCP: their hvd_init() meets
+ * place of horovodrun. It is a store in that program, which the ranks reach over TCP: their hvd_init() meets
  * there, and they and the program put and get values. Needs no runtime, and the program is no rank. A process that
  * knows the meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can
  * change them.

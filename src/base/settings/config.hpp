@@ -100,7 +100,7 @@ enum class KnobTrait : std::uint8_t {
   missed,   // has no effect yet, although users rely on it: a user who sets it is warned
   unheard,  // has no effect yet, but nobody relies on it alone: no warning
   idle,     // known from Horovod and accepted, but has no effect here
-  equal,    // must be equal on all ranks; otherwise ranks decide differently and wait for each other for ever
+  equal,    // must be equal on all ranks; otherwise ranks decide differently and wait for each other without end
 };
 
 // A row of the table of knobs, for help and documentation.

@@ -31,7 +31,7 @@ class TcpStoreServer {
     std::vector<std::string> interfaces;
     // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
-    // Called from inside of serve() when a process asks for a place in the next generation.
+    // Called by serve() when a process asks for a place in the next generation.
     std::function<void(const AskForPlace&)> on_ask{};
     bool takes_visitors = false;  // processes that are no ranks may put and get values here (pieces.hpp)
   };

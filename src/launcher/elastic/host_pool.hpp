@@ -54,7 +54,7 @@ class HostPool {
  private:
   struct Out {
     int times = 0;              // how often it went out
-    std::optional<Time> until;  // empty: for ever, if times > 0
+    std::optional<Time> until;  // empty: for the rest of the job, if times > 0
     bool lasts(Time now) const { return times > 0 && (!until || now < *until); }
   };
   struct Host {
