@@ -11,7 +11,9 @@ import unittest
 from launcher_harness import HOROVODRUN, Job, LauncherTest, children_of, listener, marked_processes, wait_for_end
 
 REPORT = re.compile(rb"\x10rprocess (\d+) wait-status (\d+) asked ([01]) at \d+ host \S+\n")
-KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000", "input-as-it-comes")
+# A rank that answers SIGTERM has time for its answer.
+KEEPER = (HOROVODRUN, "--as-keeper-of-a-rank", "1000000", "input-as-it-comes")
+IMPATIENT = (HOROVODRUN, "--as-keeper-of-a-rank", "200", "input-as-it-comes")
 BACKGROUND = "(setsid sleep 1000 &) ; "
 
 
@@ -26,8 +28,8 @@ def unpacked(packets):
 
 
 class Kept(Job):
-    def __init__(self, shell):
-        super().__init__(1, shell, whole_command=[*KEEPER, "sh", "-c", shell])
+    def __init__(self, shell, keeper=KEEPER):
+        super().__init__(1, shell, whole_command=[*keeper, "sh", "-c", shell])
 
     def keeper(self):
         self.wait_for_lines(1)
@@ -144,8 +146,12 @@ class Keeper(LauncherTest):
                        "signal.signal(signal.SIGUSR2, lambda *_: sys.exit())\nos.write(1, b\"ready\\n\")\n"
                        "while True: signal.pause()'")
             keeper = job.keeper()
+            os.kill(keeper, signal.SIGSTOP)  # it sees all copies at once, however slow this machine is
+            job.wait_for_state(keeper, "T")
             for pid in (job.front.pid, keeper, children_of(keeper)[0]):
                 os.kill(pid, one)
+            job.wait_until_asleep(job.front.pid)
+            os.kill(keeper, signal.SIGCONT)
             job.front.send_signal(signal.SIGUSR2)
             self.assertEqual(self.end(job, 0), [(0, asked)])
             self.assertEqual(unpacked(job.output), b"ready\n%d\n" % one)
@@ -174,7 +180,7 @@ class Keeper(LauncherTest):
 
     def test_leaves_nothing_when_either_of_its_processes_is_killed(self):
         for whom in ("gate", "keeper"):
-            job = Kept(BACKGROUND + "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+            job = Kept(BACKGROUND + "trap '' TERM; echo ready; while :; do sleep 0.1; done", IMPATIENT)
             os.kill(job.keeper() if whom == "keeper" else (job.wait_for_lines(1), job.front.pid)[1], signal.SIGKILL)
             self.end(job, -signal.SIGKILL)
 

@@ -187,7 +187,7 @@ class Keeper {
       end(SIGTERM, milliseconds(0));
     }
     for (ssize_t at = 0; at < count; ++at) {
-      from_gate_.push_back({numbers[at], Deadline::after(time_to_get_it_too)});
+      from_gate_.push_back({numbers[at], Clock::now(), Deadline::after(time_to_get_it_too)});
       if (asks_for_the_end(numbers[at])) was_asked_ = was_asked_ || !has_ended_;
     }
   }
@@ -197,16 +197,19 @@ class Keeper {
       if (event->signal != SIGCHLD) came_to_all_at_[event->signal] = Clock::now();
   }
 
-  bool came_to_all(int signal) const {
+  // Returns true if the keeper's copy of the signal came since this time. Not the time when the keeper looks counts,
+  // because that may be late on a busy machine.
+  bool came_to_all_since(Clock::time_point since, int signal) const {
     auto came = came_to_all_at_.find(signal);
-    return came != came_to_all_at_.end() && Clock::now() - came->second < 2 * time_to_get_it_too;
+    return came != came_to_all_at_.end() && came->second > since;
   }
 
   void hand_on() {
     for (; !from_gate_.empty() && from_gate_.front().until.passed(); from_gate_.pop_front()) {
-      int signal = from_gate_.front().signal;
-      if (asks_for_the_end(signal)) end(signal, grace_, came_to_all(signal));
-      else if (!has_ended_ && !came_to_all(signal)) signal_rank(rank_, group_, signal);
+      const auto& [signal, came, until] = from_gate_.front();
+      const bool came_to_all = came_to_all_since(came - time_to_get_it_too, signal);
+      if (asks_for_the_end(signal)) end(signal, grace_, came_to_all);
+      else if (!has_ended_ && !came_to_all) signal_rank(rank_, group_, signal);
     }
   }
 
@@ -235,8 +238,9 @@ class Keeper {
   void report(int status) {
     has_ended_ = true;
     wait_status_ = status;
+    const auto since = Clock::now() - 2 * time_to_get_it_too;
     was_asked_ = was_asked_ || std::any_of(asking_for_the_end.begin(), asking_for_the_end.end(),
-                                           [this](int signal) { return came_to_all(signal); });
+                                           [&](int signal) { return came_to_all_since(since, signal); });
     RankReport report{rank_, status, was_asked_, 0, posix::host_name()};
     report.at_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
     report_ = packet_of(report);
@@ -265,6 +269,7 @@ class Keeper {
   posix::FileDescriptor gate_;  // the pipe from the gate, which brings each signal as a byte
   struct FromGate {
     int signal;
+    Clock::time_point came;
     Deadline until;  // the time when the signal is passed on
   };
   std::deque<FromGate> from_gate_;
