@@ -156,7 +156,8 @@ class Ends(LauncherTest):
 
     def test_with_the_code_that_ranks_choose_when_they_are_told_to_end(self):
         for _ in self.rounds():
-            job = Job(2, "trap 'kill $child; exit 99' TERM; sleep 1000 & child=$!; echo ready; wait")
+            job = Job(2, "trap 'kill $child; exit 99' TERM; sleep 1000 & child=$!; echo ready; wait",
+                      grace="1000")
             job.wait_for_lines(2)
             job.front.send_signal(signal.SIGTERM)
             self.finish(job, 99)

@@ -212,7 +212,8 @@ WORKERS = """
 
 @pytest.mark.parametrize("which", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_rank_with_a_shell_above_and_workers_below_saves(tmp_path, which):
-    job = Job(tmp_path, 1, "", begin=WORKERS, below=("sh", "-c", '"$@"; exit $?', "sh"))
+    job = Job(tmp_path, 1, "", begin=WORKERS, below=("sh", "-c", '"$@"; exit $?', "sh"),
+              HOROVOD_TERMINATION_GRACE_SECONDS="60")
     rank, = job.said("process")
     os.killpg(os.getpgid(rank), which)
     assert "stopped at step" in job.end(75 if which == signal.SIGUSR1 else 143)
