@@ -211,6 +211,64 @@ def test_a_restore_gives_back_model_optimizer_and_attributes_every_time(job):
         assert (state.epoch, optimizer.param_groups[0]["lr"], state.scheduler.last_epoch) == (1, 0.1, 0)
 
 
+class Holder:
+    def __init__(self, **state):
+        self.state = state
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def test_a_commit_is_a_copy_in_the_memory_of_the_one_before():
+    shared = torch.ones(3)
+    holder = Holder(shared=shared, again=[shared, torch.ones(2)], other=torch.ones(2), text="a")
+    state = TorchState(holder=holder)
+    memory = state._handlers["holder"]._saved["shared"].data_ptr()
+    shared.fill_(2)
+    holder.state.update(again=[shared, torch.full((2,), 5.0, requires_grad=True)], other=torch.ones(3, 1), text="b")
+    state.save()
+    saved = state._handlers["holder"]._saved
+    assert saved["shared"].data_ptr() == memory
+    shared.fill_(7)
+    state.restore()
+    restored = holder.state
+    assert restored["shared"].tolist() == [2, 2, 2] and restored["again"][0] is restored["shared"]
+    assert restored["again"][1].tolist() == [5, 5] and restored["again"][1].requires_grad
+    assert restored["other"].shape == (3, 1) and restored["text"] == "b"
+    assert restored["shared"].data_ptr() != memory  # what is loaded must not be the commit
+
+
+def test_tensors_that_share_their_memory_no_more_are_saved_apart():
+    whole = torch.zeros(4)
+    holder = Holder(a=whole, b=whole, c=whole[:2])
+    state = TorchState(holder=holder)
+    holder.state.update(a=torch.ones(4), b=torch.full((4,), 2.0), c=torch.full((2,), 3.0))
+    state.save()
+    state.restore()
+    assert [holder.state[name].tolist() for name in "abc"] == [[1] * 4, [2] * 4, [3] * 2]
+
+
+def test_a_commit_that_was_interrupted_is_not_restored():
+    class Interrupted(Holder):
+        is_ready = True
+
+        def state_dict(self):
+            if not self.is_ready:
+                raise KeyboardInterrupt
+            return self.state
+
+    holder = Interrupted(value=torch.ones(2))
+    state = TorchState(holder=holder)
+    holder.is_ready = False
+    with pytest.raises(KeyboardInterrupt):
+        state.save()
+    with pytest.raises(RuntimeError, match="the last commit was interrupted"):
+        state.restore()
+
+
 def test_a_sync_is_what_the_next_restore_goes_back_to(job):
     model, optimizer = trained()
     state = TorchState(model, optimizer, sampler=hvd.elastic.ElasticSampler(range(8)))

@@ -30,13 +30,57 @@ class StateHandler:
         self.save()
 
 
+def _copied(state, before):
+    """Returns a deep copy. Tensors are copied into the memory of the copy before, if that looks the same: new memory
+    costs more than the copying."""
+    pairs = list(_pairs_of_tensors(state, before))
+    kept = {}
+    if _share_memory_alike(pairs):
+        with torch.no_grad():
+            kept = {id(now): then.copy_(now) for now, then in pairs}
+    return copy.deepcopy(state, kept)
+
+
+def _pairs_of_tensors(state, before):
+    if type(state) is torch.Tensor:
+        if type(before) is torch.Tensor and _are_alike(state, before):
+            yield state, before
+    elif isinstance(state, dict) and isinstance(before, dict):
+        for key, value in state.items():
+            if key in before:
+                yield from _pairs_of_tensors(value, before[key])
+    elif isinstance(state, (list, tuple)) and isinstance(before, (list, tuple)):
+        for value, then in zip(state, before):
+            yield from _pairs_of_tensors(value, then)
+
+
+def _are_alike(tensor, other):
+    def looks(each):
+        return (each.layout, each.dtype, each.device, each.shape, each.is_quantized, each.requires_grad)
+
+    return (tensor.layout == torch.strided and looks(tensor) == looks(other) and tensor.numel() > 0
+            and not tensor.requires_grad and not tensor.is_quantized
+            and (tensor.stride(), tensor.storage_offset()) == (other.stride(), other.storage_offset()))
+
+
+def _share_memory_alike(pairs):
+    """Whether tensors share memory with each other where the tensors of the copy before do, and only there."""
+    places = [(now.untyped_storage().data_ptr(), then.untyped_storage().data_ptr()) for now, then in pairs]
+    return len(set(places)) == len({now for now, _ in places}) == len({then for _, then in places})
+
+
 class StateDictHandler(StateHandler):
     """Of values with state_dict() and load_state_dict(): schedulers of learning rates, gradient scalers, …"""
 
+    _saved = None
+
     def save(self):
-        self._saved = copy.deepcopy(self.value.state_dict())
+        before, self._saved = self._saved, None
+        self._saved = _copied(self.value.state_dict(), before)
 
     def restore(self):
+        if self._saved is None:
+            raise RuntimeError("hvd.elastic: the last commit was interrupted, so that nothing can be restored")
         # A copy, because some values keep the tensors of what they load, and change them later.
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
