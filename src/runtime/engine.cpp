@@ -28,12 +28,12 @@ std::chrono::nanoseconds sleep_until(Clock::time_point time) {
 
 Departure::Settings departure_settings(const Engine::Parts& parts, std::function<std::string()> describe_work) {
   Departure::Settings settings;
-  settings.me = parts.world->rank;
-  settings.is_elastic = parts.config->elastic;
-  settings.time_for_cause = milliseconds_of(parts.config->peer_timeout_s);
-  settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
-  Rank leader = parts.layout->node.rank_at(control::NodeBoard::leader);
-  settings.describe_leader = [&world = *parts.world, leader] {
+  settings.me = parts.world.rank;
+  settings.is_elastic = parts.config.elastic;
+  settings.time_for_cause = milliseconds_of(parts.config.peer_timeout_s);
+  settings.describe = [&world = parts.world](Rank rank) { return describe(world, rank); };
+  Rank leader = parts.layout.node.rank_at(control::NodeBoard::leader);
+  settings.describe_leader = [&world = parts.world, leader] {
     return describe(world, leader) + what_it_does(world, leader);
   };
   settings.describe_work = std::move(describe_work);
@@ -43,67 +43,29 @@ Departure::Settings departure_settings(const Engine::Parts& parts, std::function
 }  // namespace
 
 Engine::Engine(Parts parts)
-    : world_(*parts.world),
-      config_(*parts.config),
-      layout_(*parts.layout),
-      board_(*parts.board),
+    : world_(parts.world),
+      config_(parts.config),
+      layout_(parts.layout),
+      board_(parts.board),
       net_(parts.net),
-      handles_(*parts.handles),
-      has_come_(parts.has_come),
+      handles_(parts.handles),
+      has_come_(std::move(parts.has_come)),
       observers_(std::move(parts.observers), [this] { wake(); }),
       spin_(parts.spin),
       stop_point_([this] { wake(); }),
+      rank_{world_, config_, layout_, board_, counters_, observers_.all()},
       outbox_(board_, counters_),
       departure_(departure_settings(parts, [this] { return describe_work(); })),
-      runner_(std::make_unique<Runner>(parts_of_runner(parts))),
-      follower_(parts_of_follower(parts)),
-      stalls_(*parts.config) {
+      runner_(std::make_unique<Runner>(
+          rank_, parts.teams, [this](const Request& request) { outbox_.send(request); },
+          [this](Operation& operation, Sequence batch, const Error* error, Event end) {
+            finished(operation, batch, error, end);
+          })),
+      follower_(rank_, {parts.operations, handles_, outbox_, *runner_, parts.callbacks}, parts.sets),
+      stalls_(config_) {
   if (board_.me() != control::NodeBoard::leader) return;
-  Leader::Parts leader;
-  leader.world = &world_;
-  leader.config = &config_;
-  leader.layout = &layout_;
-  leader.board = &board_;
-  leader.net = parts.net;
-  leader.observers = &observers_.all();
-  leader.counters = &counters_;
-  leader.sets = &parts.sets;
-  leader.batches_in_flight = [this](ProcessSetId set, DeviceKind kind) {
-    return runner_->batches_in_flight(set, kind);
-  };
-  leader_ = std::make_unique<Leader>(std::move(leader));
-}
-
-Runner::Parts Engine::parts_of_runner(const Parts& parts) {
-  Runner::Parts runner;
-  runner.teams = parts.teams;
-  runner.world = &world_;
-  runner.counters = &counters_;
-  runner.observers = &observers_.all();
-  runner.send = [this](const Request& request) { outbox_.send(request); };
-  runner.finished = [this](Operation& operation, Sequence batch, const Error* error, Event end) {
-    has_finished_some_ = true;
-    if (error == nullptr)
-      for (Observer* observer : observers_.all()) observer->finished(operation, batch);
-    follower_.settle(operation, error, end);
-  };
-  return runner;
-}
-
-Follower::Parts Engine::parts_of_follower(const Parts& parts) {
-  Follower::Parts follower;
-  follower.world = &world_;
-  follower.layout = &layout_;
-  follower.board = &board_;
-  follower.operations = parts.operations;
-  follower.handles = &handles_;
-  follower.observers = &observers_.all();
-  follower.counters = &counters_;
-  follower.outbox = &outbox_;
-  follower.runner = runner_.get();
-  follower.callbacks = parts.callbacks;
-  follower.sets = &parts.sets;
-  return follower;
+  auto batches_in_flight = [this](ProcessSetId set, DeviceKind kind) { return runner_->batches_in_flight(set, kind); };
+  leader_ = std::make_unique<Leader>(rank_, parts.net, parts.sets, std::move(batches_in_flight));
 }
 
 Engine::~Engine() {
@@ -341,6 +303,14 @@ void Engine::execute(const Record& record) {
                  },
              },
              record);
+}
+
+// The runner calls it when an operation has ended for the host.
+void Engine::finished(Operation& operation, Sequence batch, const Error* error, Event end) {
+  has_finished_some_ = true;
+  if (error == nullptr)
+    for (Observer* observer : observers_.all()) observer->finished(operation, batch);
+  follower_.settle(operation, error, end);
 }
 
 bool Engine::run_batches() {

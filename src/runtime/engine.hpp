@@ -10,9 +10,6 @@
 //    announced.
 // 5. With nothing to do the engine sleeps on its wait word. Callers, peers and transports wake it.
 #include <atomic>
-#include <functional>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,25 +35,27 @@
 #include "runtime/operations/handle.hpp"
 #include "runtime/operations/operation.hpp"
 #include "runtime/operations/process_sets.hpp"
+#include "runtime/operations/rank_context.hpp"
 
 namespace hvd::runtime {
 
 class Engine {
  public:
   struct Parts {
-    const World* world = nullptr;
-    const Config* config = nullptr;
-    const topology::Layout* layout = nullptr;
-    control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null if the job has one node
-    const TeamMaker* teams = nullptr;
-    std::vector<std::vector<Rank>> sets;  // process sets that exist from the start
-    OperationTable* operations = nullptr;
-    Handles* handles = nullptr;
-    CallbackThread* callbacks = nullptr;
+    const World& world;
+    const Config& config;
+    const topology::Layout& layout;
+    control::NodeBoard& board;
+    connections::NetPeers* net;  // null if the job has one node
+    const TeamMaker& teams;
+    const std::vector<std::vector<Rank>>&
+        sets;  // process sets that exist from the start; only the constructor reads it
+    OperationTable& operations;
+    Handles& handles;
+    CallbackThread& callbacks;
     Handles::HasCome has_come;         // wakes this engine later if the answer is no
     std::vector<Observer*> observers;  // the observers that are there from the start; observers() adds later ones
-    bool spin = false;
+    bool spin;
   };
 
   explicit Engine(Parts parts);
@@ -103,8 +102,7 @@ class Engine {
   ObserverRegistry& observers() { return observers_; }
 
  private:
-  Runner::Parts parts_of_runner(const Parts& parts);
-  Follower::Parts parts_of_follower(const Parts& parts);
+  void finished(Operation& operation, Sequence batch, const Error* error, Event end);
   void run(Deadline start_deadline);
   void connect(Deadline deadline);
   bool progress();
@@ -154,6 +152,7 @@ class Engine {
 
   // Only the engine's thread uses these:
   Counters counters_;
+  const RankContext rank_;
   Outbox outbox_;
   Departure departure_;
   std::optional<Clock::time_point> departure_due_;  // the departure must be asked again by then

@@ -6,23 +6,23 @@
 
 namespace hvd::runtime {
 
-Follower::Follower(const Parts& parts)
-    : world_(*parts.world),
-      layout_(*parts.layout),
-      board_(*parts.board),
-      operations_(*parts.operations),
-      handles_(*parts.handles),
-      observers_(*parts.observers),
-      counters_(*parts.counters),
-      outbox_(*parts.outbox),
-      runner_(*parts.runner),
-      callbacks_(*parts.callbacks),
-      slots_(static_cast<std::size_t>(parts.board->slots())) {
-  auto sets = std::make_shared<ProcessSets>(world_.size());
-  for (const std::vector<Rank>& ranks : *parts.sets) sets->add(ranks);
-  for (const auto& [id, set] : sets->all())
+Follower::Follower(const RankContext& rank, const Parts& parts, const std::vector<std::vector<Rank>>& sets)
+    : world_(rank.world),
+      layout_(rank.layout),
+      board_(rank.board),
+      operations_(parts.operations),
+      handles_(parts.handles),
+      observers_(rank.observers),
+      counters_(rank.counters),
+      outbox_(parts.outbox),
+      runner_(parts.runner),
+      callbacks_(parts.callbacks),
+      slots_(static_cast<std::size_t>(rank.board.slots())) {
+  auto all = std::make_shared<ProcessSets>(world_.size());
+  for (const std::vector<Rank>& ranks : sets) all->add(ranks);
+  for (const auto& [id, set] : all->all())
     if (std::ranges::binary_search(set.ranks, world_.rank)) runner_.add(set);
-  sets_ = std::move(sets);
+  sets_ = std::move(all);
 }
 
 void Follower::take(std::span<const Submission> submissions, Clock::time_point now) {

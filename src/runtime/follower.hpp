@@ -15,38 +15,31 @@
 #include <utility>
 #include <vector>
 
-#include "base/world.hpp"
-#include "control/node_board.hpp"
 #include "runtime/agreement/outbox.hpp"
 #include "runtime/agreement/schedule.hpp"
 #include "runtime/lanes/runner.hpp"
 #include "runtime/observers/observer.hpp"
 #include "runtime/operations/callbacks.hpp"
-#include "runtime/operations/counters.hpp"
 #include "runtime/operations/handle.hpp"
 #include "runtime/operations/op_name.hpp"
 #include "runtime/operations/operation.hpp"
 #include "runtime/operations/process_sets.hpp"
-#include "topology/layout.hpp"
+#include "runtime/operations/rank_context.hpp"
 
 namespace hvd::runtime {
 
 class Follower {
  public:
+  // The parts of the rank to which a follower speaks. They outlive it.
   struct Parts {
-    const World* world = nullptr;
-    const topology::Layout* layout = nullptr;
-    control::NodeBoard* board = nullptr;
-    OperationTable* operations = nullptr;
-    Handles* handles = nullptr;
-    const std::vector<Observer*>* observers = nullptr;
-    Counters* counters = nullptr;
-    Outbox* outbox = nullptr;
-    Runner* runner = nullptr;
-    CallbackThread* callbacks = nullptr;
-    const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
+    OperationTable& operations;
+    Handles& handles;
+    Outbox& outbox;
+    Runner& runner;
+    CallbackThread& callbacks;
   };
-  explicit Follower(const Parts& parts);
+  // `sets` are the process sets that exist from the start.
+  Follower(const RankContext& rank, const Parts& parts, const std::vector<std::vector<Rank>>& sets);
 
   // Takes what the program has submitted. Does not announce the arrivals yet.
   void take(std::span<const Submission> submissions, Clock::time_point now);

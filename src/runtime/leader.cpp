@@ -36,49 +36,50 @@ int child_above(int node, int above) {
   return -1;
 }
 
-NodeAgreement::Settings settings_for(const Leader::Parts& parts) {
+NodeAgreement::Settings settings_for(const RankContext& rank, const std::vector<std::vector<Rank>>& sets) {
+  const topology::Layout& layout = rank.layout;
+  const Config& config = rank.config;
   NodeAgreement::Settings settings;
-  settings.children = children_of(*parts.layout);
-  settings.child_above = [&layout = *parts.layout](Rank rank) {
-    return child_above(layout.node_of[static_cast<std::size_t>(rank.value)], layout.my_node);
+  settings.children = children_of(layout);
+  settings.child_above = [&layout](Rank below) {
+    return child_above(layout.node_of[static_cast<std::size_t>(below.value)], layout.my_node);
   };
-  settings.world_size = parts.world->size();
-  settings.sets = *parts.sets;
-  settings.is_root = parts.layout->my_node == 0;
-  for (int seat = 0; seat < parts.layout->node.size(); ++seat)
-    settings.ranks.push_back(parts.layout->node.rank_at(Seat{seat}));
-  int slots = parts.board->slots();
+  settings.world_size = rank.world.size();
+  settings.sets = sets;
+  settings.is_root = layout.my_node == 0;
+  for (int seat = 0; seat < layout.node.size(); ++seat) settings.ranks.push_back(layout.node.rank_at(Seat{seat}));
+  int slots = rank.board.slots();
   settings.coordinator.slots = slots;
   // Part of the slots is reserved for ops that are not cached.
-  settings.coordinator.cache_capacity = std::min<std::int64_t>(parts.config->cache_capacity, slots / 2 + slots / 4);
-  settings.coordinator.fusion_threshold_bytes = parts.config->fusion_threshold_bytes;
-  settings.coordinator.device_fusion_threshold_bytes = parts.config->device_fusion_threshold_bytes;
-  settings.coordinator.linger = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double, std::milli>(parts.config->cycle_time_ms));
-  settings.coordinator.groups_do_not_mix = parts.config->disable_group_fusion;
-  settings.describe = [&world = *parts.world](Rank rank) { return describe(world, rank); };
+  settings.coordinator.cache_capacity = std::min<std::int64_t>(config.cache_capacity, slots / 2 + slots / 4);
+  settings.coordinator.fusion_threshold_bytes = config.fusion_threshold_bytes;
+  settings.coordinator.device_fusion_threshold_bytes = config.device_fusion_threshold_bytes;
+  settings.coordinator.linger =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(config.cycle_time_ms));
+  settings.coordinator.groups_do_not_mix = config.disable_group_fusion;
+  settings.describe = [&world = rank.world](Rank other) { return describe(world, other); };
   return settings;
 }
 
 }  // namespace
 
-Leader::Leader(const Parts& parts)
-    : world_(*parts.world),
-      config_(*parts.config),
-      layout_(*parts.layout),
-      board_(*parts.board),
-      observers_(*parts.observers),
-      counters_(*parts.counters),
-      batches_in_flight_(parts.batches_in_flight),
-      moved_(static_cast<std::size_t>(parts.board->slots())),
-      agreement_(settings_for(parts), *this) {
-  if (parts.net == nullptr) return;
+Leader::Leader(const RankContext& rank, connections::NetPeers* net, const std::vector<std::vector<Rank>>& sets,
+               BatchesInFlight batches_in_flight)
+    : world_(rank.world),
+      config_(rank.config),
+      layout_(rank.layout),
+      board_(rank.board),
+      observers_(rank.observers),
+      counters_(rank.counters),
+      batches_in_flight_(std::move(batches_in_flight)),
+      moved_(static_cast<std::size_t>(rank.board.slots())),
+      agreement_(settings_for(rank, sets), *this) {
+  if (net == nullptr) return;
   auto leader_of = [&](int node) { return layout_.leaders.rank_at(Seat{node}); };
   if (layout_.my_node > 0)
-    parent_ = std::make_unique<Link>(world_, *parts.net, leader_of((layout_.my_node - 1) / most_children));
+    parent_ = std::make_unique<Link>(world_, *net, leader_of((layout_.my_node - 1) / most_children));
   for (int child = 0; child < children_of(layout_); ++child)
-    children_.push_back(
-        std::make_unique<Link>(world_, *parts.net, leader_of(layout_.my_node * most_children + 1 + child)));
+    children_.push_back(std::make_unique<Link>(world_, *net, leader_of(layout_.my_node * most_children + 1 + child)));
 }
 
 Leader::Link* Leader::link_to(Neighbour neighbour) {

@@ -9,33 +9,21 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/settings/config.hpp"
 #include "base/task.hpp"
-#include "base/world.hpp"
 #include "control/control_link.hpp"
-#include "control/node_board.hpp"
 #include "runtime/agreement/agreement.hpp"
 #include "runtime/agreement/stall.hpp"
 #include "runtime/observers/observer.hpp"
-#include "runtime/operations/counters.hpp"
-#include "topology/layout.hpp"
+#include "runtime/operations/rank_context.hpp"
 
 namespace hvd::runtime {
 
 class Leader final : private AgreementEffects {
  public:
-  struct Parts {
-    const World* world = nullptr;
-    const Config* config = nullptr;
-    const topology::Layout* layout = nullptr;
-    control::NodeBoard* board = nullptr;
-    connections::NetPeers* net = nullptr;  // null if the job has one node
-    const std::vector<Observer*>* observers = nullptr;
-    const std::vector<std::vector<Rank>>* sets = nullptr;  // process sets that exist from the start
-    BatchesInFlight batches_in_flight;                     // the batches in flight on this rank
-    Counters* counters = nullptr;
-  };
-  explicit Leader(const Parts& parts);
+  // `net` is null if the job has one node. `sets` are the process sets that exist from the start. `batches_in_flight`
+  // tells the batches in flight on this rank.
+  Leader(const RankContext& rank, connections::NetPeers* net, const std::vector<std::vector<Rank>>& sets,
+         BatchesInFlight batches_in_flight);
   // the length before a frame (control/control_link)
   static constexpr std::int64_t bytes_before_a_frame = sizeof(std::uint32_t);
 

@@ -23,9 +23,9 @@ std::shared_ptr<void> private_memory(std::size_t bytes) {
 }  // namespace
 
 NodeMemory::NodeMemory(Parts parts)
-    : world_(*parts.world),
-      config_(*parts.config),
-      layout_(*parts.layout),
+    : world_(parts.world),
+      config_(parts.config),
+      layout_(parts.layout),
       peers_(parts.peers),
       threads_(parts.threads),
       ended_(std::move(parts.ended)),

@@ -21,11 +21,11 @@ namespace hvd::runtime {
 class NodeMemory {
  public:
   struct Parts {
-    const World* world = nullptr;
-    const Config* config = nullptr;
-    const topology::Layout* layout = nullptr;
-    connections::NodePeers* peers = nullptr;    // null for a single rank, and for ranks that are threads
-    connections::ThreadHub* threads = nullptr;  // set if the ranks are threads
+    const World& world;
+    const Config& config;
+    const topology::Layout& layout;
+    connections::NodePeers* peers;    // null for a single rank, and for ranks that are threads
+    connections::ThreadHub* threads;  // null unless the ranks are threads
     // Returns why the runtime has ended; null while it runs, and before.
     std::function<std::shared_ptr<const Error>()> ended;
     // As Runtime::at_one_point().

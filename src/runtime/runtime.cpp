@@ -52,15 +52,15 @@ Runtime::Runtime(Parts parts)
   position_ = {world_.rank.value,      world_.size(),        layout_.node.me.value,   layout_.node.size(),
                layout_.cross.me.value, layout_.cross.size(), layout_.is_homogeneous()};
   spin_ = cores_for_all(position_);
-  NodeMemory::Parts memory;
-  memory.world = &world_;
-  memory.config = &config_;
-  memory.layout = &layout_;
-  memory.peers = peers_.get();
-  memory.threads = threads_.get();
-  memory.ended = [this] { return engine_ ? ended() : nullptr; };
-  memory.at_one_point = [this](const std::string& name, const Status& mine, std::function<void()> action) {
-    return at_one_point(name, mine, std::move(action));
+  NodeMemory::Parts memory{
+      .world = world_,
+      .config = config_,
+      .layout = layout_,
+      .peers = peers_.get(),
+      .threads = threads_.get(),
+      .ended = [this] { return engine_ ? ended() : nullptr; },
+      .at_one_point = [this](const std::string& name, const Status& mine,
+                             std::function<void()> action) { return at_one_point(name, mine, std::move(action)); },
   };
   memory_ = std::make_unique<NodeMemory>(std::move(memory));
 }
@@ -102,25 +102,26 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
   if (!teams) return teams.error();
   runtime->teams_ = std::move(*teams);
 
-  Engine::Parts engine;
-  engine.world = &runtime->world_;
-  engine.config = &runtime->config_;
-  engine.layout = &runtime->layout_;
-  engine.net = runtime->net_.get();
-  engine.board = runtime->board_.get();
-  engine.teams = runtime->teams_.get();
-  engine.sets = std::move(sets);
-  engine.operations = &runtime->operations_;
-  engine.handles = &runtime->handles_;
-  engine.callbacks = runtime->callbacks_.get();
-  engine.has_come = [raw = runtime.get(), wake = surroundings.wake](const EndOnDevice& end) {
-    return raw->has_come(end, *wake);
-  };
-  engine.observers = runtime->observers_;
+  std::vector<Observer*> observers = runtime->observers_;
   if (!runtime->config_.disable_nvtx_ranges)
     runtime->profiler_ranges_ = ProfilerRanges::for_profiler(Environment::of_this_process());
-  if (runtime->profiler_ranges_) engine.observers.push_back(runtime->profiler_ranges_.get());
-  engine.spin = runtime->spin_;
+  if (runtime->profiler_ranges_) observers.push_back(runtime->profiler_ranges_.get());
+  Engine::Parts engine{
+      .world = runtime->world_,
+      .config = runtime->config_,
+      .layout = runtime->layout_,
+      .board = board,
+      .net = runtime->net_.get(),
+      .teams = *runtime->teams_,
+      .sets = sets,
+      .operations = runtime->operations_,
+      .handles = runtime->handles_,
+      .callbacks = *runtime->callbacks_,
+      .has_come = [raw = runtime.get(),
+                   wake = surroundings.wake](const EndOnDevice& end) { return raw->has_come(end, *wake); },
+      .observers = std::move(observers),
+      .spin = runtime->spin_,
+  };
   runtime->engine_ = std::make_unique<Engine>(std::move(engine));
   runtime->timeline_ =
       std::make_unique<TimelineSwitch>(runtime->world_, runtime->config_, runtime->engine_->observers());

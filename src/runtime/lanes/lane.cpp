@@ -15,16 +15,17 @@ constexpr std::uint64_t places_for_chunks = 1 << 20;
 
 }  // namespace
 
-Lane::Lane(Parts parts)
-    : teams_(std::move(parts.teams)),
+Lane::Lane(const RankContext& rank, std::unique_ptr<Teams> teams, Finished finished, Turnstile* turnstile,
+           std::function<void()> report_end)
+    : teams_(std::move(teams)),
       device_(teams_->device()),
-      world_(*parts.world),
+      world_(rank.world),
       name_of_device_(devices::describe(device_)),
-      counters_(*parts.counters),
-      observers_(*parts.observers),
-      finished_(std::move(parts.finished)),
-      turnstile_(parts.turnstile),
-      report_end_(std::move(parts.report_end)),
+      counters_(rank.counters),
+      observers_(rank.observers),
+      finished_(std::move(finished)),
+      turnstile_(turnstile),
+      report_end_(std::move(report_end)),
       tensors_(teams_->all().group, device_),
       task_sequence_(is_of_host() ? 0 : places_for_chunks) {}
 

@@ -18,22 +18,16 @@
 #include "runtime/lanes/teams.hpp"
 #include "runtime/lanes/turnstile.hpp"
 #include "runtime/observers/observer.hpp"
-#include "runtime/operations/counters.hpp"
+#include "runtime/operations/rank_context.hpp"
 
 namespace hvd::runtime {
 
 class Lane {
  public:
-  struct Parts {
-    std::unique_ptr<Teams> teams;
-    const World* world = nullptr;
-    Counters* counters = nullptr;
-    const std::vector<Observer*>* observers = nullptr;
-    Finished finished;
-    Turnstile* turnstile = nullptr;    // of all lanes of this device; null for host memory
-    std::function<void()> report_end;  // called at the end of each batch; null if nobody wants to know
-  };
-  explicit Lane(Parts parts);
+  // The turnstile is that of all lanes of this device; null for host memory. `report_end` is called at the end of each
+  // batch; it is null if nobody wants to know.
+  Lane(const RankContext& rank, std::unique_ptr<Teams> teams, Finished finished, Turnstile* turnstile,
+       std::function<void()> report_end);
 
   // Nothing can be carried out. The other ranks learn of it from this rank.
   void fail(const Error& error);

@@ -16,21 +16,17 @@ void Runner::add(const ProcessSet& set) {
 Lane& Runner::lane_of(const ProcessSet& set, DeviceKind kind) {
   std::unique_ptr<Lane>& place = lanes_[{set.id, kind}];
   if (place) return *place;
-  Lane::Parts lane;
-  auto device = parts_.teams->devices().open_for_zeros(kind);
+  auto device = teams_.devices().open_for_zeros(kind);
   // Of the host's lane nothing is used but its error.
-  devices::Device& used = device ? **device : *parts_.teams->devices().find(DeviceKind::host);
-  lane.teams = std::make_unique<Teams>(*parts_.teams, set, used, parts_.send);
-  lane.world = parts_.world;
-  lane.counters = parts_.counters;
-  lane.observers = parts_.observers;
-  lane.finished = parts_.finished;
-  if (kind != DeviceKind::host) lane.turnstile = &turnstiles_[kind];
+  devices::Device& used = device ? **device : *teams_.devices().find(DeviceKind::host);
+  Turnstile* turnstile = kind == DeviceKind::host ? nullptr : &turnstiles_[kind];
   // The root has to know whether the lane is busy, also if it is not a member.
   const bool reports = kind != DeviceKind::host && !std::ranges::binary_search(set.ranks, Rank{0}) &&
-                       parts_.world->rank == set.ranks.front();
-  if (reports) lane.report_end = [send = parts_.send, id = set.id, kind] { send(BatchEndedRequest{id, kind}); };
-  place = std::make_unique<Lane>(std::move(lane));
+                       rank_.world.rank == set.ranks.front();
+  std::function<void()> report_end;
+  if (reports) report_end = [this, id = set.id, kind] { send_(BatchEndedRequest{id, kind}); };
+  place = std::make_unique<Lane>(rank_, std::make_unique<Teams>(teams_, set, used, send_), finished_, turnstile,
+                                 std::move(report_end));
   if (!device)
     place->fail({ErrorCode::system, "a rank that has joined has to take part with its " + std::string(name_of(kind)) +
                                         " device, which cannot be opened: " + device.error().message});

@@ -8,20 +8,14 @@
 #include <vector>
 
 #include "runtime/lanes/lane.hpp"
+#include "runtime/operations/rank_context.hpp"
 
 namespace hvd::runtime {
 
 class Runner {
  public:
-  struct Parts {
-    const TeamMaker* teams = nullptr;
-    const World* world = nullptr;
-    Counters* counters = nullptr;
-    const std::vector<Observer*>* observers = nullptr;
-    LogExchange::Send send;
-    Finished finished;
-  };
-  explicit Runner(Parts parts) : parts_(std::move(parts)) {}
+  Runner(const RankContext& rank, const TeamMaker& teams, LogExchange::Send send, Finished finished)
+      : rank_(rank), teams_(teams), send_(std::move(send)), finished_(std::move(finished)) {}
 
   void add(const ProcessSet& set);
   // Removes a set. Its queued batches are still carried out.
@@ -66,7 +60,10 @@ class Runner {
   using Key = std::pair<ProcessSetId, DeviceKind>;
   Lane& lane_of(const ProcessSet& set, DeviceKind kind);
 
-  Parts parts_;
+  const RankContext& rank_;
+  const TeamMaker& teams_;
+  const LogExchange::Send send_;
+  const Finished finished_;
   std::map<ProcessSetId, ProcessSet> sets_;
   std::map<Key, std::unique_ptr<Lane>> lanes_;
   std::map<DeviceKind, Turnstile> turnstiles_;  // of devices
