@@ -65,7 +65,7 @@ def test_a_copy_that_would_not_reduce_is_refused(package, copied):
 
 
 @pytest.mark.skipif(not hasattr(keras, "Variable"), reason="of Keras 3, which chooses XLA by itself")
-def test_a_distributed_optimizer_keeps_a_model_on_a_gpu_out_of_xla(package, monkeypatch):
+def test_a_distributed_optimizer_keeps_a_model_on_a_gpu_out_of_xla(package, size, monkeypatch):
     class Gpu:
         device_type = "GPU"
 
@@ -74,6 +74,8 @@ def test_a_distributed_optimizer_keeps_a_model_on_a_gpu_out_of_xla(package, monk
         keras.optimizers.SGD(0.1)))
     assert alone.jit_compile and not distributed.jit_compile
     distributed.compile(optimizer=distributed.optimizer, loss="mse", jit_compile=True)
+    if size == 1:
+        return  # nothing is reduced, so the model may be compiled
     with pytest.raises(NotImplementedError, match="jit_compile=False"):
         distributed.fit(DATA, TARGETS, verbose=0)
 
