@@ -125,6 +125,34 @@ def test_complex_parameters(equals_one_process):
     equals_one_process(train)
 
 
+class Conjugates(torch.nn.Module):
+    """Parameters whose gradients autograd returns as conjugates that are not computed, or as negatives."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([1 + 2j, 3j, -1], dtype=torch.complex128))
+        self.phase = torch.nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x):
+        wave = torch.complex(torch.zeros_like(self.phase), self.phase).conj().imag
+        return (self.scale.conj() * x[:, :3]).real.mean() + wave * x.mean()
+
+
+@pytest.mark.parametrize("options", [{}, dict(groups=1), dict(gradient_views=True)],
+                         ids=["plain", "group", "shared memory"])
+def test_gradients_that_are_conjugates(equals_one_process, options):
+    def train(world):
+        model = world.network(Conjugates)
+        optimizer = world.wrap(torch.optim.SGD(model.parameters(), lr=0.1), model, **options)
+        for x, _ in world.batches(4):
+            optimizer.zero_grad()
+            model(x).backward()
+            optimizer.step()
+        return model, optimizer
+
+    equals_one_process(train)
+
+
 # ---- the optimizer as an object ---------------------------------------------------------------------------------
 
 

@@ -97,6 +97,8 @@ class Reduction:
         self._note_kind(tensor)
         if _is_expanded(tensor):  # every rank's part of it may differ from the others
             tensor = self.parameter.grad = tensor.detach().clone()
+        elif _is_marked(tensor):
+            tensor = self.parameter.grad = tensor.detach().resolve_conj().resolve_neg()
         if views is not None:
             views.take_in(self.parameter, tensor)
         dense = tensor.detach()
@@ -229,6 +231,12 @@ def _is_expanded(tensor):
     """True if elements of the tensor are in the same memory."""
     return tensor.layout == torch.strided and any(stride == 0 and length > 1
                                                   for length, stride in zip(tensor.shape, tensor.stride()))
+
+
+def _is_marked(tensor):
+    """True if the memory has the complex conjugates or the negatives of the elements, which torch remembers in a bit of
+    the tensor."""
+    return tensor.layout == torch.strided and (tensor.is_conj() or tensor.is_neg())
 
 
 def give_memory_of_their_own(gradients):
