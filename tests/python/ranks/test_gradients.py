@@ -1,6 +1,7 @@
 """Tests of the gradients of the collectives."""
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 
 def leaf(rank, *shape, dtype=torch.float32):
@@ -153,3 +154,27 @@ def test_no_gradient_is_kept_where_none_is_wanted(hvd, rank):
         assert not hvd.allgather(x).requires_grad
     assert hvd.allreduce(x).requires_grad
     assert not hvd.synchronize(hvd.allreduce_async(x)).requires_grad
+
+
+VERBS = {
+    "allreduce": lambda hvd, x: hvd.allreduce(x),
+    "grouped_allreduce": lambda hvd, x: hvd.grouped_allreduce([x]),
+    "allgather": lambda hvd, x: hvd.allgather(x),
+    "grouped_allgather": lambda hvd, x: hvd.grouped_allgather([x]),
+    "broadcast": lambda hvd, x: hvd.broadcast(x, 0),
+    "alltoall": lambda hvd, x: hvd.alltoall(x),
+    "reducescatter": lambda hvd, x: hvd.reducescatter(x),
+    "grouped_reducescatter": lambda hvd, x: hvd.grouped_reducescatter([x]),
+}
+
+
+def test_a_tangent_is_not_lost_in_silence(hvd, rank, size):
+    with forward_ad.dual_level():
+        x = torch.full((size,), rank + 1.0)
+        dual = forward_ad.make_dual(x, x * 2)
+        for verb in VERBS.values():
+            verb(hvd, x)
+            with pytest.raises(NotImplementedError, match="with a tangent"):
+                verb(hvd, dual)
+        _, tangent = forward_ad.unpack_dual(dual)
+        assert torch.equal(hvd.allreduce(tangent), torch.full((size,), size + 1.0))

@@ -2,6 +2,7 @@
 import sys
 
 import torch
+from torch.autograd import forward_ad
 
 from horovod import _core, _ops
 from horovod.common import operations
@@ -87,8 +88,19 @@ def _address_of(tensor):
 
 
 def wants_gradient(tensors):
+    if getattr(forward_ad, "_current_level", -1) >= 0:
+        _check_has_no_tangent(tensors)
     return torch.is_grad_enabled() and any(isinstance(tensor, torch.Tensor) and tensor.requires_grad
                                            for tensor in tensors)
+
+
+def _check_has_no_tangent(tensors):
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise NotImplementedError(
+                f"a collective got a tensor of shape {list(tensor.shape)} with a tangent "
+                "(torch.autograd.forward_ad), which its result would lack. Communicate both parts of "
+                "forward_ad.unpack_dual(tensor), and put them together by forward_ad.make_dual")
 
 
 def version_of(tensor):
