@@ -61,6 +61,24 @@ def test_who_uses_a_gradient_gets_what_all_ranks_have(hvd, rank, size, use):
     assert torch.equal(parameters[0].detach(), torch.full((3,), 1 - (size + 1) / 2))
 
 
+def test_torch_distributed_waits_also_where_torch_does_not_ask(hvd, rank, size, tmp_path, monkeypatch):
+    module = torch.distributed.distributed_c10d
+    for name in dir(module):
+        if name.startswith("has_torch_function"):  # torch had none there before 2.13
+            monkeypatch.setattr(module, name, lambda *_: False)
+    store = hvd.broadcast_object(str(tmp_path / "store"), 0)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+    parameters = parameters_of(1, 1)
+    optimizer = sgd(hvd, parameters)
+    sum(parameter.sum() * (rank + 1) for parameter in parameters).backward()
+    torch.distributed.all_reduce(parameters[0].grad)
+    torch.distributed.all_gather([torch.empty(3) for _ in range(size)], tensor=parameters[1].grad)
+    assert [type(parameter.grad) for parameter in parameters] == [torch.Tensor] * 2
+    optimizer.step()
+    assert [parameter[0].item() for parameter in parameters] == [1 - (size + 1) / 2 * size, 1 - (size + 1) / 2]
+    torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("how", ["fp16", "sparse", "sparse as dense"])
 def test_what_is_not_reduced_in_place_is_waited_for_too(hvd, rank, size, how):
     if how == "fp16":

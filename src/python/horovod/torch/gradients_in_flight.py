@@ -8,6 +8,7 @@ code that uses a numpy array or an older view of the tensor. Changes by such cod
 tensor's version.
 """
 import functools
+import sys
 
 import torch
 
@@ -117,6 +118,27 @@ def wait_before_backward():
 
     make_after_the_wait._of_horovod = True
     torch.autograd._make_grads = make_after_the_wait
+
+
+def wait_before_torch_distributed():
+    """From now on the collectives of torch.distributed wait, too. Before torch asked in them (2.13 does), they called
+    these checks of theirs, and then gave the memory away. A second call changes nothing."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    for name in ("_check_single_tensor", "_check_tensor_list"):
+        check = getattr(module, name, None)
+        if check is not None and not hasattr(check, "_of_horovod"):
+            setattr(module, name, _after_the_wait(check))
+
+
+def _after_the_wait(check):
+    @functools.wraps(check)
+    def wait_and_check(*args, **kwargs):
+        _settle_all(args)
+        _settle_all(kwargs.values())
+        return check(*args, **kwargs)
+
+    wait_and_check._of_horovod = True
+    return wait_and_check
 
 
 def in_flight_with(tensor):

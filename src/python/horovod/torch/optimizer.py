@@ -381,6 +381,7 @@ def _distribute(optimizer, settings, names, groups, gradient_views, is_numbered=
     tracing.leave_us_alone()
     grad_scaler.wait_for_gradients()
     gradients_in_flight.wait_before_backward()
+    gradients_in_flight.wait_before_torch_distributed()
     return optimizer
 
 
