@@ -527,3 +527,9 @@ def test_a_copy_of_all_ranks_is_distributed(hvd, rank, size):
         sum((parameter * (rank + 1)).sum() for parameter in parameters).backward()
         optimizer.step()
     assert torch.equal(parameters[1].detach(), torch.full((3,), -(size + 1.0)))
+
+
+@pytest.mark.parametrize("op", ["Average", "Adasum"])
+def test_a_copy_that_shares_the_parameters_is_refused(hvd, rank, op):
+    with pytest.raises(TypeError, match=r"copy.deepcopy\(\(model, optimizer\)\)"):
+        copy.copy(sgd(hvd, parameters_of(0), op=getattr(hvd, op)))

@@ -234,6 +234,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         _, _, *rest = self._wrapped_class.__reduce_ex__(self, protocol)
         return (object.__new__, (self._wrapped_class,), *rest)
 
+    def __copy__(self):
+        raise TypeError(
+            "copy.copy() of a distributed optimizer: expected one optimizer that reduces the gradients of these "
+            "parameters, found a copy that would step them, too, and reduce none. Use the optimizer itself, or "
+            "copy.deepcopy((model, optimizer)), which copies the parameters with it")
+
     def __deepcopy__(self, memo):
         """Returns a copy that is distributed, too, and works on the copies of the parameters."""
         make, arguments, state, *_ = self.__reduce_ex__(4)
