@@ -315,6 +315,30 @@ def results_are_used_and_dropped_in_the_order_of_the_stream():
 
 
 @check
+def results_are_memory_of_torch_which_other_streams_may_use():
+    side = torch.cuda.Stream()
+    splits = torch.full((SIZE,), 500, dtype=torch.int32)
+    for step in range(4):
+        mine = numbers(500 * SIZE, torch.float32, RANK, step).to(DEVICE)
+        before = torch.cuda.memory_allocated()
+        gathered = hvd.allgather(mine[:500], name="rows for others")
+        exchanged, _ = hvd.alltoall(mine, splits=splits, name="splits for others")
+        assert torch.cuda.memory_allocated() >= before + 4 * 2 * 500 * SIZE, "torch does not count the results"
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            sums = [each * 1 for each in (gathered, exchanged)]
+        gathered.record_stream(side)
+        exchanged.record_stream(side)
+        del gathered, exchanged
+        hvd.allgather(torch.full((500,), -9.0, device=DEVICE), name="rows for others")
+        hvd.alltoall(torch.full((500 * SIZE,), -9.0, device=DEVICE), splits=splits, name="splits for others")
+        torch.cuda.current_stream().wait_stream(side)
+        every = [numbers(500 * SIZE, torch.float32, rank, step) for rank in range(SIZE)]
+        expect_equal(sums[0], torch.cat([each[:500] for each in every]), f"rows of step {step}")
+        expect_equal(sums[1], torch.cat([each[500 * RANK:500 * RANK + 500] for each in every]), f"parts of step {step}")
+
+
+@check
 def several_threads_with_streams_of_their_own():
     problems = []
 

@@ -188,17 +188,19 @@ def stream_of(operation):
 
 
 def kept_result(handle, index, like, stream):
-    """Returns result number `index` of an operation that is done: in the memory that received it, or on the device
-    of `like`. `stream` is that of the start (stream_of)."""
+    """Returns result number `index` of an operation that is done, on the device of `like`. `stream` is that of the
+    start (stream_of).
+
+    On a GPU it is copied into memory of torch's: torch counts that, and knows what record_stream() says of it. The
+    memory that received the result is used again in the order of `stream`, whatever other streams do with it.
+    """
     result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
     if stream is None:
         return result if is_on_host(like) else result.to(like.device)
     now = torch.cuda.current_stream(like.device)
-    if now == stream:
-        return result
-    # The memory of the result is used again in the order of `stream`, and record_stream() knows nothing of it.
     copy = result.clone()
-    stream.wait_stream(now)
+    if now != stream:
+        stream.wait_stream(now)
     return copy
 
 
