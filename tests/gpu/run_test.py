@@ -9,8 +9,9 @@ import tempfile
 RUN = pathlib.Path(__file__).parent / "run"
 
 
-def run(folder: pathlib.Path, *options: str, driver: str = "a double") -> subprocess.CompletedProcess:
-    environment = {**os.environ, "HOROVOD_CUDA_DRIVER": driver}
+def run(folder: pathlib.Path, *options: str, driver: str = "a double",
+        python_path: str = "") -> subprocess.CompletedProcess:
+    environment = {**os.environ, "HOROVOD_CUDA_DRIVER": driver, "PYTHONPATH": python_path}
     environment.pop("HOROVOD_NCCL_LIBRARY", None)
     if not driver:
         del environment["HOROVOD_CUDA_DRIVER"]
@@ -39,6 +40,19 @@ def main() -> None:
                                  ["step", "memcheck", "left_out"], ["step", "nccl_2", "left_out"]], steps(folder)
         log = (folder / "report.log").read_text()
         assert "it is wrong" in log and "1 GB/s" in log, log
+
+        # Scripts of torch run on the double where there is a torch for it, and are left out by name elsewhere.
+        assert run(folder, "--only=torch_1").stdout.startswith("step torch_1 left_out"), "torch needs its double"
+        made_up = folder / "report.site" / "horovod" / "bin"
+        made_up.mkdir(parents=True)
+        make_program(made_up, "horovodrun", 'echo "$@"\n')
+        (folder / "on_host.py").touch()
+        with_torch = run(folder, "--only=torch_1,training_step", python_path=str(folder))
+        told = with_torch.stdout
+        assert told.startswith("step torch_1 ok") and "training_step left_out" in told, with_torch
+        log = (folder / "report.log").read_text()
+        assert f"{folder}/with_double.py {RUN.parent}/torch_ranks.py" in log, log
+        (folder / "report").unlink()
 
         # What a report has is not made again unless it is asked for by name.
         (folder / "report").write_text("".join(f"step {name} ok 1.0\n" for name in names() if name != "bandwidth"))
