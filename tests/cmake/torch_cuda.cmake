@@ -64,3 +64,6 @@ hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside
 hvd_torch_cuda_test(tensors_of_a_second_gpu_are_staged_with_a_notice staged.py second)
 hvd_torch_cuda_test(tensors_of_a_rocm_torch_are_staged_with_a_notice staged.py rocm)
 hvd_torch_cuda_test(tensors_are_staged_with_a_notice_where_no_plugin_is staged.py nothing)
+hvd_torch_cuda_test(an_elastic_training_goes_on_with_new_communicators_after_a_loss elastic.py)
+set_tests_properties(cuda_double.an_elastic_training_goes_on_with_new_communicators_after_a_loss
+                     PROPERTIES ENVIRONMENT "RUN_OPTIONS=--min-np 1 --max-np 2" TIMEOUT 600)
