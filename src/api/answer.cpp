@@ -22,12 +22,32 @@ hvd_status status_of(ErrorCode code) {
   return HVD_SYSTEM_ERROR;
 }
 
+namespace {
+
+// The id of an error that nothing more is known of. It is not in the text, which is often one that users know.
+std::string_view id_of_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return "HVD2106";
+    case ErrorCode::mismatch: return "HVD2101";
+    case ErrorCode::not_initialized: return "HVD2004";
+    case ErrorCode::shut_down: return "HVD2107";
+    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::timeout: return "HVD2103";
+    case ErrorCode::unsupported: return "HVD2108";
+    case ErrorCode::out_of_memory: return "HVD2109";
+    case ErrorCode::system: return "HVD2110";
+  }
+  return "HVD2110";
+}
+
+}  // namespace
+
 hvd_status fail(ErrorCode code, std::string message) {
-  last_error() = {std::move(message), ""};
+  last_error() = {std::move(message), std::string(id_of_code(code))};
   return status_of(code);
 }
 hvd_status fail(const Error& error) {
-  last_error() = {error.text(), std::string(error.id)};
+  last_error() = {error.text(), std::string(error.id.empty() ? id_of_code(error.code) : error.id)};
   return status_of(error.code);
 }
 

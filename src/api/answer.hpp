@@ -14,8 +14,8 @@ namespace hvd::api {
 
 // What hvd_last_error() and hvd_last_error_id() return in the calling thread.
 struct LastError {
-  std::string text;  // with the id at its end
-  std::string id;    // empty if the error has none
+  std::string text;  // with the id at its end, unless the id is only that of the status
+  std::string id;    // empty before the first failure
 };
 LastError& last_error();
 

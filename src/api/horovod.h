@@ -90,8 +90,8 @@ enum { HVD_MAX_DIMENSIONS = 32, HVD_MAX_HANDLES = 4194304 /* handles of a runtim
 
 /* Returns the text of the calling thread's last failure. Never null. Valid until the thread's next call. */
 HVD_API const char* hvd_last_error(void);
-/* Returns the id of that failure in docs/errors.md, such as "HVD2101". Empty if it has none. Never null. Valid as long
- * as the text. */
+/* Returns the id of that failure in docs/errors.md, such as "HVD2101". Empty before the first failure. Never null.
+ * Valid as long as the text. */
 HVD_API const char* hvd_last_error_id(void);
 HVD_API const char* hvd_version(void);
 

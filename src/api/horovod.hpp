@@ -28,7 +28,7 @@ class Failure : public std::runtime_error {
   explicit Failure(hvd_status status)
       : std::runtime_error(hvd_last_error()), status_(status), id_(hvd_last_error_id()) {}
   hvd_status status() const noexcept { return status_; }
-  // The id in docs/errors.md, such as "HVD2101"; empty if the error has none.
+  // The id in docs/errors.md, such as "HVD2101".
   const std::string& id() const noexcept { return id_; }
 
  private:

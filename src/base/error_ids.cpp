@@ -74,6 +74,8 @@ constexpr ErrorRow error_table[] = {
     {"HVD2003", "not all came in time",
      "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import, hang, have "
      "ended, or were started in another way. The message names them; raise the limit if imports are slow."},
+    {"HVD2004", "Horovod is not started",
+     "A function that needs the job was called before `hvd.init()` or after `hvd.shutdown()`."},
     {"HVD2101", "the ranks disagree",
      "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same "
      "code with the same settings; the message names who has what."},
@@ -89,6 +91,20 @@ constexpr ErrorRow error_table[] = {
     {"HVD2105", "a name that is in flight",
      "An operation was started under a name whose last use has not ended on this rank. Wait for that one, or give "
      "this one another name."},
+    {"HVD2106", "wrong arguments",
+     "An argument of one call is wrong, whatever the other ranks do. The message names the argument, what was "
+     "expected and what was found."},
+    {"HVD2107", "the job has ended",
+     "The operation cannot be carried out, because Horovod was shut down: by this rank, by another one that ended in "
+     "order, or by the program's end of MPI. If ranks take different numbers of steps, see `hvd.join()`."},
+    {"HVD2108", "not possible here",
+     "What was asked for is not in this build, or not possible with this library, this kind of memory or this "
+     "machine. The message names what would do it."},
+    {"HVD2109", "no memory",
+     "There was not enough memory for the operation, or a limit on it was reached. The message names how much was "
+     "wanted and, where it is a limit, which one."},
+    {"HVD2110", "the system refused",
+     "The operating system or a library refused a call. The message has the call and the reason that was given."},
     {"HVD2201", "missing ranks",
      "Some ranks do not submit what others wait for: different code, another number of batches, an exception that "
      "was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},
@@ -109,6 +125,12 @@ std::string with_id(std::string message, std::string_view id) {
 Error identified(Error error, std::string_view id) {
   if (error.id.empty()) error.id = id;
   return error;
+}
+
+std::string_view known_id(std::string_view text) {
+  for (const ErrorRow& row : error_table)
+    if (text == row.id) return row.id;
+  return {};
 }
 
 std::span<const ErrorSection> error_sections() {

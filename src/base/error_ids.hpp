@@ -12,6 +12,10 @@ namespace hvd {
 // Gives the error an id. An error that has one keeps it, because the code that knows the cause best gives the id first.
 Error identified(Error error, std::string_view id);
 
+// Returns the id of the table that is equal to this text, as a literal; empty if there is none. For ids that another
+// process has sent.
+std::string_view known_id(std::string_view text);
+
 // Returns the message with the id at its end, for people. Everything that prints an id uses this function.
 std::string with_id(std::string message, std::string_view id);
 

@@ -295,7 +295,7 @@ void Engine::execute(const Record& record) {
                  [&](const AllJoinedRecord& it) { follower_.end_joins(it); },
                  [&](const AddSetRecord& it) { follower_.add_set(it); },
                  [&](const RemoveSetRecord& it) { follower_.remove_set(it.set); },
-                 [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason); },
+                 [&](const ShutdownRecord& it) { departure_.log_ended(it.by, it.reason, it.id); },
                  [&](const PublishedRecord& it) { runner_->published(it); },
                  [&](const StopPointRecord& it) {
                    stop_point_.take(it, follower_.records_read());
@@ -427,11 +427,9 @@ void Engine::report_stall_on_device(const Runner::OldestIssued& issued, double w
   // The work on the device never ends, so that no agreement would end this rank. The root may still name the rank that
   // holds up the others: until it has had the time, they stay.
   if (final && (issued.is_held_up_by_program || std::exchange(has_told_final_stall_, true)) && !leader_)
-    departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " +
-                                                  stall_report(world_,
-                                                               {world_.rank, std::string(issued.batch.name), device,
-                                                                waited_s, issued.is_held_up_by_program, true},
-                                                               {})});
+    departure_.stalled(end_by_stall(stall_report(
+        world_, {world_.rank, std::string(issued.batch.name), device, waited_s, issued.is_held_up_by_program, true},
+        {})));
 }
 
 void Engine::report_stall(const Operation& operation, double waited_s, bool final) {
@@ -443,13 +441,11 @@ void Engine::report_stall(const Operation& operation, double waited_s, bool fina
     // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
     if (!leader_ && final && stall.missing.value >= 0)
       departure_.stalled(
-          {ErrorCode::shut_down,
-           "Horovod has been shut down: " +
-               stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)});
+          end_by_stall(stall_report(world_, {{std::string(stall.name.name), {stall.missing}}}, stall.waited_s, true)));
   } else {
     std::string text = stall_report(world_, {{std::string(stall.name.name), {leader}}}, stall.waited_s, final);
-    final ? log::error(text) : log::warning(text);
-    if (final) departure_.stalled({ErrorCode::shut_down, "Horovod has been shut down: " + text});
+    print_stall(text, final);
+    if (final) departure_.stalled(end_by_stall(text));
   }
 }
 

@@ -245,8 +245,8 @@ void Leader::report_stall_on_device(StallOnDevice stall) {
   const std::string text = stall_report(world_, stall, halted_on_my_node(world_));
   stall_on_device_.reset();
   last_report_on_device_ = Clock::now();
-  stall.final ? log::error(text) : log::warning(text);
-  if (stall.final) verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
+  print_stall(text, stall.final);
+  if (stall.final) verdict_ = end_by_stall(text);
 }
 
 std::vector<SlotId> Leader::slots_in_doubt() const {
@@ -290,10 +290,10 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
   }
   if (stalled.empty()) return;  // the stall has ended by itself
   std::string text = stall_report(world_, stalled, stall.waited_s, stall.final);
-  stall.final ? log::error(text) : log::warning(text);
+  print_stall(text, stall.final);
   if (!stall.final) return;
-  if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text);
-  verdict_ = Error{ErrorCode::shut_down, "Horovod has been shut down: " + text};
+  if (stall.missing.value < 0) return agreement_.coordinator()->shut_down(world_.rank, text, missing_ranks_id);
+  verdict_ = end_by_stall(text);
 }
 
 void Leader::await_heed() {

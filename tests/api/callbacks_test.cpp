@@ -295,6 +295,7 @@ TEST_P(CallbacksOn, refuse_what_waits_allow_all_else_and_the_job_goes_on) {
       EXPECT_EQ(is_refused, row.in_callback != InCallback::allowed) << hvd_last_error();
       if (is_refused) {
         EXPECT_EQ(status, HVD_INVALID_ARGUMENT);
+        EXPECT_STREQ(hvd_last_error_id(), "HVD2106");
       }
     }
     EXPECT_EQ(hvd_wait(runtime, stage.done, patience_ms), HVD_OK) << "the handle is done";

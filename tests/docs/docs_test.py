@@ -103,7 +103,7 @@ class WhatUsersRead(unittest.TestCase):
         explained = re.findall(r'\{"(HVD\d{4})"', text[text.index("error_table[]"):])
         self.assertEqual(len(explained), len(set(explained)), "an id stands for one error")
         used = set()
-        for file in (path for kind in ("*.cpp", "*.py", "*.cmake") for path in (ROOT / "src").rglob(kind)):
+        for file in (path for kind in ("*.cpp", "*.hpp", "*.py", "*.cmake") for path in (ROOT / "src").rglob(kind)):
             if file != table:
                 used.update(re.findall(r"\bHVD\d{4}\b", file.read_text(encoding="utf-8")))
         self.assertEqual(used, set(explained))

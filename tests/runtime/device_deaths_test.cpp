@@ -218,6 +218,9 @@ TEST(DeathOnDevices, is_near_for_a_job_whose_batch_never_ends_by_the_name_of_who
     const std::string text = first_error(rig);
     for (const char* word : {"'held'", "cuda device 0 of rank 1", "own work", "1!: [held]"})
       EXPECT_NE(text.find(word), std::string::npos) << text;
+    if (rank == 0) {
+      EXPECT_EQ(rig.runtime->ended()->id, "HVD2201");
+    }
     all_ended.arrive_and_wait();
     if (rank == 1) rig.device->let_go({producer.get()});
     devices::finish(*rig.device, {producer.get()});

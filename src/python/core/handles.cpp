@@ -96,7 +96,7 @@ Waited raise_shut_down() {
     nanosleep(&pause, nullptr);
   }
   Py_END_ALLOW_THREADS;
-  raise(internal_error(), "Horovod has been shut down by this process while it waited for an operation");
+  raise(internal_error(), "Horovod has been shut down by this process while it waited for an operation", "HVD2107");
   return Waited::shut_down;
 }
 

@@ -177,11 +177,11 @@ void Coordinator::end_joins() {
   emit(AllJoinedRecord{last});
 }
 
-void Coordinator::shut_down(Rank by, std::string_view reason) {
+void Coordinator::shut_down(Rank by, std::string_view reason, std::string_view id) {
   if (shut_down_) return;
   schedule_all();
   shut_down_ = true;
-  emit(ShutdownRecord{by, reason});
+  emit(ShutdownRecord{by, reason, id});
 }
 
 void Coordinator::set_stop_point(Rank by, StopCause cause, std::string_view reason) {

@@ -75,7 +75,8 @@ class Coordinator {
   void join(Rank rank, bool is_idle);
   // Ends the joins if all ranks have joined and are idle. Called after everything that the joins complete was reported.
   void end_joins();
-  void shut_down(Rank by, std::string_view reason);
+  // `id` is that of the reason, if it has one (base/error_ids.hpp).
+  void shut_down(Rank by, std::string_view reason, std::string_view id = {});
   void set_stop_point(Rank by, StopCause cause, std::string_view reason);
   // Passes on a value to the members of a set. They need it to make their links.
   void publish(Rank by, ProcessSetId set, std::string_view key, ConstBytes value);

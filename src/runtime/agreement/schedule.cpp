@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/error_ids.hpp"
+
 namespace hvd::runtime {
 
 namespace {
@@ -167,10 +169,12 @@ AddSetRecord AddSetRecord::read(ByteReader& in, RecordStorage& storage) {
 void ShutdownRecord::write(ByteWriter& out) const {
   out.put(by);
   out.put_string(reason);
+  out.put_string(id);
 }
 ShutdownRecord ShutdownRecord::read(ByteReader& in, RecordStorage&) {
   auto by = in.get<Rank>();
-  return {by, in.get_string()};
+  auto reason = in.get_string();
+  return {by, reason, known_id(in.get_string())};
 }
 
 void PublishedRecord::write(ByteWriter& out) const {

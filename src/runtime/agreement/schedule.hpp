@@ -141,6 +141,7 @@ struct RemoveSetRecord {
 struct ShutdownRecord {
   Rank by;
   std::string_view reason;
+  std::string_view id{};  // of the reason (base/error_ids.hpp); a literal. Empty if it has none
   void write(ByteWriter& out) const;
   static ShutdownRecord read(ByteReader& in, RecordStorage&);
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error_ids.hpp"
+#include "base/log.hpp"
 
 namespace hvd::runtime {
 
@@ -20,8 +21,6 @@ char state_of(const World& world, Rank rank) {
   auto name_end = line.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= line.size() ? ' ' : line[name_end + 2];
 }
-
-constexpr std::string_view missing_ranks_id = "HVD2201";
 
 // The time after which a job that was told to end is told again.
 constexpr Clock::duration time_to_hear = std::chrono::seconds(1);
@@ -114,7 +113,7 @@ std::string stall_report(const World& world, const std::vector<StalledName>& sta
       (final ? "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)."
              : "This is expected while a rank computes alone (an evaluation on rank 0, say); otherwise the "
                "ranks run different code or one of them hangs.");
-  text = with_id(std::move(text), missing_ranks_id) + "\nMissing ranks:";
+  text += "\nMissing ranks:";
   std::size_t told = 0;
   for (const auto& [rank, names] : names_of) {
     if (told++ == most_ranks) return text + "\nand " + std::to_string(names_of.size() - most_ranks) + " more";
@@ -143,7 +142,6 @@ std::string stall_report(const World& world, const StallOnDevice& stall, const s
   }
   if (stall.final) text += "The job is ended (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS). ";
   text.pop_back();  // the blank
-  text = with_id(std::move(text), missing_ranks_id);
   const std::vector<Rank> by{stall.by};
   const char* heading = "\nMissing ranks:";
   for (Rank rank : stall.is_held_up_by_program ? by : halted) {
@@ -153,6 +151,15 @@ std::string stall_report(const World& world, const StallOnDevice& stall, const s
             member.host + ", process " + std::to_string(member.pid) + what_it_does(world, rank) + ")";
   }
   return text;
+}
+
+void print_stall(const std::string& report, bool final) {
+  const std::string text = with_id(report, missing_ranks_id);
+  final ? log::error(text) : log::warning(text);
+}
+
+Error end_by_stall(const std::string& report) {
+  return identified({ErrorCode::shut_down, "Horovod has been shut down: " + report}, missing_ranks_id);
 }
 
 std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s) {

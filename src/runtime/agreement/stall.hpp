@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/result.hpp"
 #include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "native/posix/memory/wait_word.hpp"
@@ -59,6 +61,9 @@ std::vector<Rank> halted_on_my_node(const World& world);
 // nothing.
 std::string what_it_does(const World& world, Rank rank);
 
+// The id of what these reports tell (base/error_ids.hpp). print_stall() and end_by_stall() add it.
+inline constexpr std::string_view missing_ranks_id = "HVD2201";
+
 // Returns the report in Horovod's wording: a line "Missing ranks:", then one line per rank with host, process and the
 // state of the process.
 std::string stall_report(const World& world, const std::vector<StalledName>& stalled, double waited_s, bool final);
@@ -74,6 +79,9 @@ struct StallOnDevice {
 };
 // Returns the report. `halted` are ranks whose processes are stopped or have ended.
 std::string stall_report(const World& world, const StallOnDevice& stall, const std::vector<Rank>& halted);
+void print_stall(const std::string& report, bool final);
+// Returns the error by which a rank ends after such a report.
+Error end_by_stall(const std::string& report);
 
 // Returns the text about ranks that have not left their loops, this long after all ranks had to leave them.
 std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);

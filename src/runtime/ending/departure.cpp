@@ -16,7 +16,7 @@ void Departure::stop_requested(std::string_view reason) {
   if (!request_) request_ = reason;
 }
 
-void Departure::log_ended(Rank by, std::string_view reason) {
+void Departure::log_ended(Rank by, std::string_view reason, std::string_view id) {
   if (agreed_) return;
   std::string who = by == settings_.me ? "this rank" : settings_.describe(by);
   std::string why = reason.empty() ? "" : ": " + std::string(reason);
@@ -25,6 +25,7 @@ void Departure::log_ended(Rank by, std::string_view reason) {
       Error{ErrorCode::shut_down, "Horovod has been shut down by " + who + why +
                                       ". An operation that not all ranks had submitted before cannot be carried out; "
                                       "hvd.shutdown() and hvd.init() start anew"};
+  agreed_->id = id;
 }
 
 void Departure::batch_failed(const Error& error) {

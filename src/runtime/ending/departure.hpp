@@ -63,7 +63,7 @@ class Departure {
   // Asks for the end of the job. If a reason is given, all ranks get it. Without a reason the program itself asks for
   // the end.
   void stop_requested(std::string_view reason);
-  void log_ended(Rank by, std::string_view reason);
+  void log_ended(Rank by, std::string_view reason, std::string_view id = {});
   // A batch began or ended, most recently at this time.
   void work_moved(Time at) { work_moved_ = at; }
   // Everything that the log had scheduled has been carried out.

@@ -46,6 +46,12 @@ def test_mismatch_fails_on_every_rank_and_the_name_can_be_used_again(hvd, rank, 
     assert torch.equal(result, torch.full((3,), float(hvd.size())))
 
 
+def test_an_error_of_one_call_has_an_id_that_its_text_does_not_show(hvd):
+    with pytest.raises(ValueError) as raised:
+        hvd.broadcast(torch.ones(2), root_rank=hvd.size(), name="no such root")
+    assert raised.value.id == "HVD2106" and "HVD" not in str(raised.value)
+
+
 def test_mismatch_of_a_prepared_operation(hvd, rank):
     for _ in range(3):
         hvd.allreduce(torch.ones(8), name="prepared")
