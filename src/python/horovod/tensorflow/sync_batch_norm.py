@@ -12,6 +12,8 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         if fused in (True, None):
             raise ValueError("SyncBatchNormalization: fused is False; TensorFlow's fused kernel cannot wait for other "
                              "ranks")
+        if not hasattr(tf.keras, "Variable"):  # Keras 2 chooses the fused kernel for images, which asks no other rank
+            kwargs["fused"] = False
         super().__init__(**kwargs)
 
     def _moments(self, *args, **kwargs):
