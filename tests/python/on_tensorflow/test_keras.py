@@ -159,6 +159,38 @@ def test_a_saved_model_goes_on_and_is_loaded_without_horovod(package, rank, size
         assert found.stdout.split()[0].startswith("keras") and found.stdout.split()[1] == "4"
 
 
+@pytest.fixture
+def half_precision():
+    policy = keras.mixed_precision.dtype_policy() if hasattr(keras.mixed_precision, "dtype_policy") else \
+        keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    yield
+    keras.mixed_precision.set_global_policy(policy)
+
+
+@pytest.mark.parametrize("saved", ["around", "within"])
+def test_a_model_with_loss_scaling_that_rank_0_loads_meets_a_new_one(package, rank, size, folder, half_precision,
+                                                                    saved):
+    def optimizer():
+        return package.DistributedOptimizer(keras.optimizers.SGD(0.01, momentum=0.5))
+
+    path = os.path.join(folder, "model.keras")
+    if rank == 0:
+        scaled = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.5))
+        model = compiled(optimizer() if saved == "around" else package.DistributedOptimizer(scaled))
+        model.optimizer.build(model.trainable_variables)
+        model.save(path)
+        model = package.load_model(path)
+        assert hasattr(model.optimizer.inner_optimizer, "_hvd")
+    else:
+        model = compiled(optimizer())
+    model.fit(DATA[rank::size], TARGETS[rank::size], batch_size=4, verbose=0,
+              callbacks=[package.callbacks.BroadcastGlobalVariablesCallback(0)])
+    everyone = package.allgather_object([each.tolist() for each in model.get_weights()])
+    assert all(each == everyone[0] for each in everyone)
+    keras.backend.clear_session()  # the next layers have the same names on all ranks
+
+
 def test_a_partial_optimizer_leaves_layers_out(rank, size):
     if len(packages) == 1:
         pytest.skip("horovod.keras with Keras 2 has the same optimizers")

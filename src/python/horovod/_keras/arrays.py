@@ -66,7 +66,7 @@ def broadcast_all(arrays, names, root_rank, process_set=global_process_set):
 def assign_all(variables, root_rank, name):
     """Gives variables of any backend of Keras the root's values."""
     variables = [each for each in variables if "string" not in str(each.dtype)]
-    names = [f"{name}.{i}.{getattr(each, 'path', None) or each.name}" for i, each in enumerate(variables)]
+    names = [f"{name}.{i}" for i in range(len(variables))]  # those of an optimizer may have another name on each rank
     values = [np.asarray(each.numpy()) for each in variables]
     for variable, value in zip(variables, broadcast_all(values, names, root_rank)):
         variable.assign(value)

@@ -2,7 +2,7 @@
 from horovod import _core
 from horovod.common.compression import NoneCompressor
 from horovod.common.groups import checked_groups, places_together
-from horovod.common.operations import place_in, ranks_may_change
+from horovod.common.operations import name_of_variable, place_in, ranks_may_change
 
 
 def backend_of(keras):
@@ -58,7 +58,7 @@ class Reduction:
                 if gradients[i] is not None and id(variable) in local:
                     gradients[i] = gradients[i] / size
         compressed = [self.compression.compress(gradients[i]) for i in chosen]
-        names = [f"{self._name}.{getattr(variables[i], 'path', i)}" for i in chosen]
+        names = [f"{self._name}.{name_of_variable(variables[i], i)}" for i in chosen]
         reduced = self._reduce_all([each for each, _ in compressed], names,
                                    places_together(self._groups, [variables[i] for i in chosen], id)) if chosen else []
         for i, each, (_, context) in zip(chosen, reduced, compressed):

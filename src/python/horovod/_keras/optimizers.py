@@ -125,7 +125,7 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
         raise ValueError(f"DistributedOptimizer: expected an optimizer of Keras, found {type(optimizer).__name__}")
     _check(optimizer, op, backward_passes_per_step, backend)
     base = type(optimizer)
-    name = name or f"Distributed{base.__name__}"
+    name = name or f"Distributed{type(getattr(optimizer, 'inner_optimizer', optimizer)).__name__}"
 
     def new_distribution():
         reduction, key_of = reduction_for(keras, name, device_dense, device_sparse, compression, sparse_as_dense, op,
@@ -154,8 +154,9 @@ def _config_of(optimizer, name):
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(config.get("learning_rate"), dict) and callable(schedule):
         config["learning_rate"] = schedule
-    if "inner_optimizer" not in config:
-        config["name"] = name
+    # Loss scaling may be around ours or within it, and not on all ranks alike: the names are the same.
+    named = config["inner_optimizer"]["config"] if "inner_optimizer" in config else config
+    named["name"] = name
     return config
 
 

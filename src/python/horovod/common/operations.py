@@ -1,5 +1,6 @@
 """What an operation needs before it starts, whatever framework its tensor is of: its name, and checks of arguments."""
 import operator
+import re
 
 from horovod import _core, _ops
 from horovod.common.exceptions import HorovodInternalError
@@ -8,6 +9,14 @@ from horovod.common.util import num_rank_is_power_2
 
 def full_name_of(prefix, name, set_id):
     return f"{prefix}.noname.{_ops.new_unnamed(set_id)}" if name is None else f"{prefix}.{name}"
+
+
+def name_of_variable(variable, i):
+    """Returns what the ranks call the i-th variable of a list. A model that Keras has loaded has its name before those
+    of its layers, and one that is built has not; Keras counts the layers of a process. So neither is in the name."""
+    whole = getattr(variable, "path", None) or variable.name
+    words = [re.sub(r"(_\d+)+$", "", word) for word in whole.partition(":")[0].split("/")]
+    return "/".join([*words[-2:], str(i)])
 
 
 def names_of_group(prefix, name, count, set_id):

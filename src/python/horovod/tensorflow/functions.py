@@ -6,12 +6,7 @@ import tensorflow as tf
 from horovod.common import objects
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow._names import executing_eagerly, normalize
-
-
-def name_of_variable(variable):
-    """Keras 3 gives all variables of a kind one name; their paths differ."""
-    return getattr(variable, "path", None) or variable.name
+from horovod.tensorflow._names import executing_eagerly
 
 
 def tensor_variable(variable):
@@ -31,7 +26,7 @@ def _check_built(variables):
 
 def _assignments(variables, root_rank, process_set):
     for i, variable in enumerate(variables):
-        name = f"HorovodBroadcast_{normalize(name_of_variable(variable))}_{i}"
+        name = f"HorovodBroadcast_variable_{i}"  # a variable of an optimizer may have another name on each rank
         variable = tensor_variable(variable)
         value = tf.convert_to_tensor(variable)
         if value.dtype == tf.string:  # as of tables of words; every rank has made its own

@@ -5,12 +5,11 @@ import tensorflow as tf
 
 from horovod import _ops
 from horovod.common.groups import checked_groups, places_together
-from horovod.common.operations import place_in, ranks_may_change
+from horovod.common.operations import name_of_variable, place_in, ranks_may_change
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._job import Average, rocm_built
 from horovod.tensorflow._names import executing_eagerly, normalize
-from horovod.tensorflow.functions import name_of_variable
 
 _functions = {}  # what eager programs call: (job, settings, names, groups) -> a tf.function
 
@@ -96,7 +95,7 @@ class GradientReduction:
 
     def _name_of(self, variable, i):
         try:
-            return f"{self.name}_{normalize(name_of_variable(variable))}"
+            return f"{self.name}_{normalize(name_of_variable(variable, i))}"
         except AttributeError:  # a tensor of an eager program
             return f"{self.name}_grad_{i}"
 
