@@ -1,5 +1,6 @@
 #include "python/tensorflow/collectives.hpp"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-constexpr const char* failure_mark = "Horovod: ";  // horovod/tensorflow/elastic.py looks for it
+std::atomic<std::uint64_t> failure_count = 0;
 
 Code code_of(hvd_status status) {
   switch (status) {
@@ -243,11 +244,12 @@ bool Run::fail(Code code, const std::string& message) {
   return false;
 }
 
-// TensorFlow hands on the code and the text alone. By this mark hvd.elastic.run knows failures of the job; other errors
-// have the same code.
+// TensorFlow hands on the code and the text alone, and other errors have the same code. So failures of the job are
+// counted before TensorFlow hears of them.
 void Run::fail_because_of(hvd_status status, const std::string& message) {
   const Code code = code_of(status);
-  fail(code, code == code_unknown ? failure_mark + message : message);
+  if (code == code_unknown) ++failure_count;
+  fail(code, message);
 }
 
 // TensorFlow may destroy the context, and reuse the memory, as soon as it is told.
@@ -343,6 +345,10 @@ void register_collectives() {
     // TensorFlow's C interface gives kernels no stream of a GPU, so tensors come through the host's memory.
     for (const char* device : {"CPU", "GPU"}) register_kernel(collective, device);
   }
+}
+
+std::uint64_t failures() {
+  return failure_count;
 }
 
 }  // namespace hvd::tensorflow

@@ -1,4 +1,5 @@
 // What happens when TensorFlow loads this library.
+#include <cstdint>
 #include <exception>
 #include <string>
 
@@ -30,6 +31,10 @@ std::string& problem() {
 }  // namespace
 
 }  // namespace hvd::tensorflow
+
+extern "C" __attribute__((visibility("default"))) std::uint64_t horovod_tensorflow_failures() {
+  return hvd::tensorflow::failures();
+}
 
 // Says why the operations are not there; empty if they are.
 extern "C" __attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {

@@ -166,7 +166,23 @@ def test_a_rank_that_is_killed_within_fit_does_not_end_the_others(size):
 def test_other_errors_leave_the_loop(hvd):
     @hvd.elastic.run
     def train(state):
-        raise tf.errors.UnknownError(None, None, "something else")
+        raise tf.errors.UnknownError(None, None, "Horovod: something else")
 
     with pytest.raises(tf.errors.UnknownError, match="something else"):
         train(hvd.elastic.TensorFlowState([tf.Variable(1.0)]))
+
+
+def test_a_failure_of_an_operation_is_known_by_its_count(hvd, rank, size):
+    if size == 1:
+        pytest.skip("needs another rank that fails")
+    hvd.elastic.forget_failures()
+    with pytest.raises(tf.errors.UnknownError) as failed:
+        if rank == 0:
+            hvd.shutdown()
+            raise tf.errors.UnknownError(None, None, "of another operation")
+        hvd.allreduce(tf.ones(2), name="for which one rank is missing")
+    assert (hvd.elastic.failure_of(failed.value) is not None) == (rank != 0)
+    hvd.elastic.forget_failures()
+    assert hvd.elastic.failure_of(failed.value) is None
+    hvd.shutdown()
+    hvd.init()

@@ -29,9 +29,13 @@ def _failure_of(error):
 
 
 def _forget_failures():
-    if _backend_of(_keras) == "jax":
+    backend = _backend_of(_keras)
+    if backend == "jax":
         from horovod._keras.on_jax import forget_error
         forget_error()
+    elif backend == "tensorflow":
+        from horovod.tensorflow.elastic import forget_failures
+        forget_failures()
 
 
 run = make_run(_basics, _failure_of, _forget_failures)

@@ -10,18 +10,21 @@ _PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_kernels.so")
 
 
 def _load():
-    """Returns the module with the functions of the operations."""
+    """Returns the module with the functions of the operations, and the function failures()."""
     try:
         operations = tf.load_op_library(_PATH)
     except tf.errors.NotFoundError as error:
         raise ImportError(f"horovod.tensorflow: TensorFlow {tf.__version__} cannot load the kernels: {error}") from None
-    problem = ctypes.CDLL(_PATH).horovod_tensorflow_problem
+    library = ctypes.CDLL(_PATH)
+    problem = library.horovod_tensorflow_problem
     problem.restype = ctypes.c_char_p
     text = problem().decode()
     if text:
         raise ImportError(f"horovod.tensorflow: {text} (TensorFlow {tf.__version__}, {os.path.dirname(tf.__file__)}). "
                           "Supported is TensorFlow 2.13 and later")
-    return operations
+    count_failures = library.horovod_tensorflow_failures
+    count_failures.restype = ctypes.c_uint64
+    return operations, count_failures
 
 
 def _let_operations_overlap():
@@ -40,7 +43,7 @@ OPERATIONS = (
     "HorovodAlltoall", "HorovodReducescatter", "HorovodGroupedReducescatter", "HorovodSize", "HorovodLocalSize",
     "HorovodRank", "HorovodLocalRank", "HorovodProcessSetIncluded")
 
-operations = _load()
+operations, failures = _load()  # failures(): how many operations have failed because the job has
 _let_operations_overlap()
 for _fact in OPERATIONS[8:]:
     tf.no_gradient(_fact)

@@ -9,22 +9,27 @@ from horovod._keras.elastic import rank as _rank
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow._job import _basics
+from horovod.tensorflow._library import failures
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
+_failures_before = 0  # the training that runs
 
-_FAILURE_MARK = "Horovod: "  # collectives.cpp begins the texts of its failures with it
+
+def forget_failures():
+    global _failures_before
+    _failures_before = failures()
 
 
 def failure_of(error):
     """Returns the HorovodInternalError that an operation within TensorFlow has raised, or None."""
     if isinstance(error, HorovodInternalError):
         return error
-    is_ours = isinstance(error, tf.errors.UnknownError) and _FAILURE_MARK in str(error)
+    is_ours = isinstance(error, tf.errors.UnknownError) and failures() > _failures_before
     return HorovodInternalError(error.message) if is_ours else None
 
 
-run = make_run(_basics, failure_of)
+run = make_run(_basics, failure_of, forget_failures)
 
 
 class TensorFlowKerasState(ModelState):
