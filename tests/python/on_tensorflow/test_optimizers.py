@@ -47,6 +47,27 @@ def test_of_tensorflow_1_in_a_monitored_session(hvd, rank, size, name):
         assert np.allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.skipif(not hasattr(tf, "estimator"), reason="TensorFlow has no Estimator since 2.16")
+def test_of_an_estimator(hvd, rank, size, tmp_path):
+    def model_fn(features, labels, mode):
+        w = v1.get_variable("w", [4, 1], initializer=v1.constant_initializer(0.1 * rank))
+        loss = tf.reduce_mean((tf.matmul(features, w) - labels) ** 2)
+        optimizer = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(0.02, 0.9))
+        train = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+    def input_fn():
+        return tf.data.Dataset.from_tensor_slices((DATA[rank::size], TARGETS[rank::size])).batch(12 // size)
+
+    estimator = tf.estimator.Estimator(model_fn, model_dir=str(tmp_path))
+    estimator.train(input_fn, hooks=[hvd.BroadcastGlobalVariablesHook(0)])
+    expected, momentum = np.zeros((4, 1)), np.zeros((4, 1))
+    for data, targets in batches_of(0, 1):
+        momentum = 0.9 * momentum + 2 * data.T @ (data @ expected - targets) / len(data)
+        expected = expected - 0.02 * momentum
+    assert np.allclose(estimator.get_variable_value("w"), expected, atol=1e-4)
+
+
 def test_of_tensorflow_1_adds_up_several_passes(hvd, rank, size):
     expected = train_in_graph(OF_V1["momentum"], 0, 1, [])
     found = train_in_graph(lambda: hvd.DistributedOptimizer(
