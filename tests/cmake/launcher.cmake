@@ -43,8 +43,10 @@ function(hvd_launcher_tests file)
 endfunction()
 hvd_launcher_tests(launcher_manual)
 hvd_launcher_tests(launcher_support)
-hvd_launcher_tests(launcher_keeper)
-hvd_launcher_tests(launcher_output)
+if(NOT HVD_TEST_FOLDERS)  # of the builds of tests/run, dev has these
+  hvd_launcher_tests(launcher_keeper)
+  hvd_launcher_tests(launcher_output)
+endif()
 # Sanitizer builds leave these tests out: they run the same code as the tests above, in many more processes. The first
 # file also loads the library into Python, which works only without a sanitizer.
 if(NOT HVD_SANITIZE)

@@ -67,7 +67,7 @@ foreach(class Jobs Preflight)
   add_test(NAME nccl.what_is_missing_bad_or_slow_is_named.${class}
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/nccl/jobs_test.py $<TARGET_FILE:horovodrun>
                    $<TARGET_FILE:nccl_ranks> $<TARGET_FILE:hvd_cuda_double> $<TARGET_FILE:hvd_nccl_double> ${class})
-  set_tests_properties(nccl.what_is_missing_bad_or_slow_is_named.${class} PROPERTIES LABELS ranks TIMEOUT 300)
+  set_tests_properties(nccl.what_is_missing_bad_or_slow_is_named.${class} PROPERTIES LABELS ranks TIMEOUT 300 COST 50)
 endforeach()
 if(TARGET hvd_python_core)
   add_test(NAME nccl.python_does_not_wait_for_the_gpu

@@ -18,9 +18,13 @@ gtest_discover_tests(test_on_device TEST_PREFIX "on_device." NO_PRETTY_TYPES NO_
 
 if(TARGET horovodrun)
   set(in_processes $<TARGET_FILE:test_on_device> --gtest_filter=OnDeviceInProcesses.*)
-  foreach(ranks 1 2 3)
+  set(counts 1 2 3)
+  if(HVD_SANITIZE STREQUAL "thread")
+    set(counts 2)  # it sees one process at a time, and the others do what these two do
+  endif()
+  foreach(ranks IN LISTS counts)
     add_test(NAME on_device.of_${ranks}_processes COMMAND horovodrun -np ${ranks} ${in_processes})
-    set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS unit TIMEOUT 120
+    set_tests_properties(on_device.of_${ranks}_processes PROPERTIES LABELS unit TIMEOUT 120 COST 30
                          ENVIRONMENT "HOROVOD_DYNAMIC_PROCESS_SETS=1;HOROVOD_NCCL=0")
   endforeach()
 endif()

@@ -14,7 +14,8 @@ target_link_libraries(test_programs PRIVATE hvd_runtime hvd_schedulers GTest::gt
 target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")
 target_link_options(test_programs PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map)
 set(options TEST_PREFIX "programs." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
-gtest_discover_tests(test_programs ${options} TEST_FILTER "-*_slow" PROPERTIES LABELS unit TIMEOUT 300 ${hvd_computes})
+gtest_discover_tests(test_programs ${options} TEST_FILTER "-*_slow" PROPERTIES LABELS unit TIMEOUT 300 COST 30
+                     ${hvd_computes})
 gtest_discover_tests(test_programs ${options} TEST_FILTER "*_slow" PROPERTIES LABELS soak TIMEOUT 3600 ${hvd_computes})
 
 # Here the ranks are processes. "horovodrun -np N programs_rank FIRST COUNT" repeats such a test by hand.

@@ -113,7 +113,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${runtime_program
 set(deaths_environment HOROVODRUN=$<TARGET_FILE:horovodrun> HVD_VICTIM=$<TARGET_FILE:runtime_victim>
     PYTHONDONTWRITEBYTECODE=1 ${runtime_sanitizer})
 # How a process has ended is the launcher's affair, which the dev build shows. The other builds, if tests/run makes all
-# three, only run what ends or stops a rank while the threads of others are at work.
+# three, only run what ends or stops a rank while the threads of others are at work; release, only what ends it.
 set(every_kind ON)
 if(HVD_TEST_FOLDERS OR HVD_HOROVODRUN)
   set(every_kind OFF)
@@ -123,7 +123,14 @@ foreach(line IN LISTS lines)
     set(current ${CMAKE_MATCH_1})
   elseif(NOT every_kind AND line MATCHES "_(abort|exit0|exit7)\\(")
     continue()
+  elseif(HVD_TEST_FOLDERS AND (current STREQUAL Stops OR line MATCHES "_stop\\("))
+    continue()
   elseif(line MATCHES "def (test_([a-z0-9_]+))")
+    set(cost 0)
+    if(CMAKE_MATCH_2 MATCHES "_stop$|that_has_not_shut_down")
+      set(cost 20)
+    endif()
+    string(REGEX MATCH "(test_([a-z0-9_]+))" found "${line}")
     foreach(kind ranks soak)
       set(name runtime.${current}.${CMAKE_MATCH_2})
       set(rounds ${kill_rounds})
@@ -136,7 +143,7 @@ foreach(line IN LISTS lines)
       add_test(NAME ${name} COMMAND Python3::Interpreter ${runtime_programs}/runtime_deaths.py
                ${current}.${CMAKE_MATCH_1})
       set_tests_properties(${name} PROPERTIES LABELS ${kind} TIMEOUT ${limit}
-        ENVIRONMENT "HVD_ROUNDS=${rounds};${deaths_environment}")
+        COST ${cost} ENVIRONMENT "HVD_ROUNDS=${rounds};${deaths_environment}")
     endforeach()
   endif()
 endforeach()

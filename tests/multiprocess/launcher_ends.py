@@ -34,8 +34,9 @@ def make_memory_group(limit_bytes):
 
 
 class Ends(LauncherTest):
-    def rounds(self):
-        return range(ROUNDS)
+    def rounds(self, kinds=1):
+        """The numbers of the rounds. Each of so many kinds of a test has one at least."""
+        return range(max(ROUNDS, kinds))
 
     def test_with_the_code_of_the_rank_that_failed_first(self):
         for _ in self.rounds():
@@ -49,7 +50,7 @@ class Ends(LauncherTest):
             self.assertEqual(job.errors.decode().count("FIRST FAILURE"), 1)
 
     def test_when_a_rank_is_killed(self):
-        for number in self.rounds():
+        for number in self.rounds(kinds=3):
             job = Job(3, WAIT)
             victim = number % 3
             line, = [l for l in job.wait_for_lines(3) if l.startswith(b"[%d]" % victim)]
@@ -72,7 +73,7 @@ class Ends(LauncherTest):
                  "print('ready', os.environ['HOROVOD_RANK'], os.getpid(), flush=True)\n"
                  "signal.sigwait([signal.SIGUSR1])\n"
                  "os._exit(5 + int(os.environ['HOROVOD_RANK']))"]
-        for number in self.rounds():
+        for number in self.rounds(kinds=3):
             job = Job(3, ranks)
             processes = dict(line.split()[-2:] for line in job.wait_for_lines(3))
             agent = job.agent()
@@ -119,7 +120,7 @@ class Ends(LauncherTest):
             self.finish(job, 128 + signal.SIGKILL)
 
     def test_by_the_signal_that_horovodrun_gets(self):
-        for number in self.rounds():
+        for number in self.rounds(kinds=3):
             ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[number % 3]
             job = Job(3, "(setsid sleep 1000 &) ; " + WAIT)
             job.wait_for_lines(3)
@@ -199,7 +200,7 @@ class Ends(LauncherTest):
             self.finish(job, -signal.SIGTERM)
 
     def test_when_the_reader_of_its_output_goes(self):
-        for number in self.rounds():
+        for number in self.rounds(kinds=2):
             # Alternately ranks that print without end and ranks that print nothing.
             job = Job(2, "yes" if number % 2 == 0 else WAIT)
             job.wait_for_lines(2, b"")

@@ -1,6 +1,5 @@
 """A rank comes to harm, in every phase of a job and by every kind of harm: the job must end with the right message."""
 import os
-import random
 import re
 import signal
 import unittest
@@ -9,15 +8,17 @@ from launcher_harness import ROUNDS, Job, LauncherTest
 
 VICTIM = os.environ["HVD_VICTIM"]
 RANKS = 3
+PHASES = ("start", "agreement", "inside", "between", "shutdown")
+KINDS = ("kill", "exit7", "exit0", "abort", "stop")
 WAYS = ("environment", "pmix") if os.environ.get("HVD_HAS_PMIX") else ("environment",)
 
 
 class Deaths(LauncherTest):
     def harm(self, phase, kind, codes, **environment):
-        """Runs the rounds, each with another victim. The job must end with one of the codes."""
-        draw = random.Random(f"{phase} {kind}")
-        for _ in range(ROUNDS):
-            victim = draw.randrange(RANKS)
+        """Runs the rounds, each with another victim. The job must end with one of the codes. The victims differ between
+        phases and kinds, so that each rank is one, also where each test has one round."""
+        for number in range(ROUNDS):
+            victim = (PHASES.index(phase) + KINDS.index(kind) + number) % RANKS
             job = Job(RANKS, [VICTIM, phase, kind, str(victim)], **environment)
             code = job.finish()
             job.assert_nothing_is_left(self)
@@ -56,7 +57,7 @@ class Deaths(LauncherTest):
 
     def harm_in_fence(self, kind, codes, says=()):
         """The victim waits in hvd_init for a rank that has not come yet."""
-        for number in range(ROUNDS):
+        for number in range(max(ROUNDS, len(WAYS))):
             victim = number % RANKS
             way = WAYS[number % len(WAYS)]
             job = Job(RANKS, [VICTIM, "fence", kind, str(victim)], HOROVOD_BOOTSTRAP=way, HOROVOD_LOG_LEVEL="trace",
