@@ -220,7 +220,7 @@ TEST(HierarchyOnDevices, drains_between_batches_for_no_longer_than_a_chunk_takes
 }
 
 TEST(HierarchyOnDevices, keeps_the_pace_of_the_slowest_stage) {
-  for (std::int64_t chunks : {2, 3, 6, 7, 16, 64}) expect_goal({2, 2}, chunks);
+  for (std::int64_t chunks : {2, 3, 7, 16}) expect_goal({2, 2}, chunks);
   for (std::int64_t chunks : {2, 7, 32}) expect_goal({1, 1}, chunks);
   for (std::int64_t chunks : {2, 16}) expect_goal({1, 1, 1, 1}, chunks);
   expect_goal({4, 4, 4}, 9);

@@ -93,7 +93,7 @@ void play_seeds(const Wanted& wanted, const char* test, std::uint64_t first, std
   for (std::thread& player : players) player.join();
 }
 
-constexpr std::uint64_t in_plain_run = testing::is_sanitized ? 60 : 300, soak = 10'000;
+constexpr std::uint64_t in_plain_run = testing::is_sanitized ? 30 : 300, soak = 10'000;
 
 TEST(RandomPrograms, give_what_the_naive_model_gives_on_every_rank) {
   play_seeds({}, "RandomPrograms.give_what_the_naive_model_gives_on_every_rank", 1, in_plain_run);

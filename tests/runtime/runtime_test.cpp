@@ -246,7 +246,7 @@ TEST_P(ThreeRanks, plan_nothing_for_a_scale_that_is_new_in_every_step) {
     };
     step(1, 1);
     auto plans = rig.runtime->counters().plans.get();
-    for (int i = -10; i < 10; ++i) step(std::ldexp(1.0, i), std::ldexp(1.0, -i / 2));
+    for (int i : {-10, -3, -1, 0, 2, 9}) step(std::ldexp(1.0, i), std::ldexp(1.0, -i / 2));
     step(1, 1);
     EXPECT_EQ(rig.runtime->counters().plans.get(), plans);
   });
@@ -490,7 +490,7 @@ TEST_P(ThreeRanks, fails_a_mismatch_on_every_rank_and_goes_on) {
 
 TEST_P(ThreeRanks, survives_changing_signatures_in_random_order) {
   constexpr int ranks = 3;
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  for (unsigned seed = 0; seed < (testing::is_sanitized ? 8 : 20); ++seed) {
     Ensemble ensemble(testing::made_up_world(GetParam()));
     ensemble.config.cache_capacity = seed % 3 == 0 ? 0 : 3;
     with_runtimes(ensemble, [&](Rig& rig, int rank) {

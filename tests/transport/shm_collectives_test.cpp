@@ -336,7 +336,7 @@ class MixedVerbs {
 TEST_P(ShmRanks, run_all_verbs_mixed_for_a_long_time) {
   run_ranks({GetParam()}, [](RankThread& rank) {
     MixedVerbs verbs(rank);
-    for (int round = 0; round < (testing::is_sanitized ? 150 : 600); ++round) {
+    for (int round = 0; round < (testing::is_sanitized ? 60 : 600); ++round) {
       verbs.run_round(round);
       if (::testing::Test::HasFailure()) return;
     }
