@@ -12,10 +12,7 @@
 #include "base/error_ids.hpp"
 #include "base/text/number.hpp"
 #include "bootstrap/launch/launch.hpp"
-#include "launcher/agent/called_agent.hpp"
 #include "launcher/agent/rank_in_image.hpp"
-#include "launcher/agent/rank_keeper.hpp"
-#include "launcher/agent/remote_agent.hpp"
 #include "launcher/checkpoints/command.hpp"
 #include "launcher/job/job.hpp"
 #include "launcher/options/check_build.hpp"
@@ -27,6 +24,7 @@
 #include "launcher/options/support_bundle.hpp"
 #include "launcher/preflight/preflight.hpp"
 #include "launcher/preflight/probe.hpp"
+#include "launcher/programs.hpp"
 #include "launcher/staging/staged_rank.hpp"
 #include "launcher/staging/stager.hpp"
 #include "launcher/staging/staging.hpp"
@@ -210,12 +208,6 @@ void print_verbose_start(const launcher::JobOptions& options) {
   std::fflush(stdout);
 }
 
-int answer_about_pmix() {
-  std::string why_not;
-  bool can = launcher::can_use_pmix(Environment::of_this_process(), &why_not);
-  return std::printf("%s\n", can ? launcher::pmix_answer : why_not.c_str()), 0;
-}
-
 int write_support_bundle(const Flags& flags, const Environment& environment, const launcher::Layers& layers) {
   auto told = [](Result<std::string> text) { return text ? *text : text.error().message + "\n"; };
   auto files = launcher::facts_of_this_place(flags, layers);
@@ -366,23 +358,8 @@ const char* __tsan_default_suppressions() {
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-// Other processes of this program, which horovodrun starts, are recognised by these first arguments.
 int main(int count, char** arguments) {
   posix::fill_standard_descriptors();
-  std::string_view part = count > 1 ? arguments[1] : "";
-  if (count == 2 && part == launcher::pmix_question_flag) return answer_about_pmix();
-  if (count == 3 && part == launcher::remote_agent_flag)
-    return launcher::run_remote_agent(std::chrono::milliseconds(number_in<int>(arguments[2]).value_or(0)));
-  if (count == 4 && part == launcher::called_agent_flag)
-    return launcher::run_called_agent(arguments[2],
-                                      std::chrono::milliseconds(number_in<int>(arguments[3]).value_or(0)));
-  if (part == launcher::pbsdsh_line_flag) return launcher::run_pbsdsh_line(count - 2, arguments + 2);
-  if (count > 3 && part == launcher::outside_of_image_flag) return launcher::run_outside_of_image(arguments + 2);
-  if (count > 3 && part == launcher::inside_of_image_flag) return launcher::run_inside_of_image(arguments + 2);
-  if (count == 5 && part == launcher::preflight::probe_flag) return launcher::preflight::run_probe(arguments + 2);
-  if (count == 6 && part == launcher::staging::stager_flag) return launcher::staging::run_stager(arguments + 2);
-  if (count > 4 && part == launcher::staging::staged_rank_flag)
-    return launcher::staging::run_staged_rank(arguments + 2);
-  if (count > 4 && part == launcher::rank_keeper_flag) return launcher::run_rank_keeper(arguments + 2);
+  if (auto code = launcher::run_inner_program(count, arguments)) return *code;
   return run(count, arguments);
 }
