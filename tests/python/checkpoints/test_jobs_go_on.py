@@ -178,7 +178,7 @@ def test_a_full_disk_is_named_and_what_was_there_stays(tmp_path):
     program = program_in(
         tmp_path, 'hvd.checkpoint.save("place/a.h5", torch.nn.Linear(2, 2), step=3)\n' + textwrap.dedent(REFUSED))
     code, output = in_own_mounts("mount -t tmpfs -o size=3m none place", program, tmp_path)
-    assert code == 0 and "no room for" in output and "MB are free" in output and "left: []" in output, output
+    assert code == 0 and "no room for" in output and "MiB are free" in output and "left: []" in output, output
 
 
 def test_a_folder_that_may_only_be_read_is_named(tmp_path):
