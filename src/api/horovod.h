@@ -124,9 +124,11 @@ typedef struct hvd_init_options {
   int* set_comm_ids;
   /* For jobs whose ranks come and go (horovodrun --min-np), which this process joins again after a failure or after
    * news of other hosts. elastic_cause: why it joins. elastic_step: how far its training has come, as 1 + the number of
-   * its commits; 0: it has no state of the training, and takes over that of others. */
+   * its commits; 0: it has no state of the training, and takes over that of others. elastic_keeps: 1 if it can write a
+   * checkpoint of its last commit alone, should the job end; see hvd_take_hosts_updated(). */
   int elastic_cause; /* an hvd_elastic_cause */
   int64_t elastic_step;
+  int elastic_keeps;
 } hvd_init_options;
 typedef enum hvd_elastic_cause {
   HVD_ELASTIC_FIRST = 0, /* it has had no rank yet */
@@ -422,7 +424,8 @@ typedef struct hvd_elastic_facts {
 HVD_API hvd_status hvd_get_elastic_facts(hvd_elastic_facts* facts);
 /* Returns what horovodrun has told this process about hosts since it joined, or since the last call: 0: nothing, 1:
  * some were removed, 2: some were added, 3: both. `time`, which may be null, receives when, in seconds since 1970. Only
- * rank 0 is told. Never blocks. */
+ * rank 0 is told. Never blocks. After hvd_init_with() has failed, 4: the job ends for want of ranks, and this process,
+ * which has said that it can, is to write a checkpoint and to end with the exit code 75. */
 HVD_API int hvd_take_hosts_updated(double* time);
 
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */

@@ -146,7 +146,8 @@ hvd_status hvd_init_with(hvd_runtime** runtime, const hvd_init_options* options)
   bool is_everybody = members.mpi_communicator == nullptr && members.ranks.empty();
   hvd::runtime::StaticSets sets;
   if (hvd_status status = read_sets(*options, sets); status != HVD_OK) return status;
-  mine.session->set_progress({static_cast<std::uint8_t>(options->elastic_cause), options->elastic_step});
+  mine.session->set_progress(
+      {static_cast<std::uint8_t>(options->elastic_cause), options->elastic_step, options->elastic_keeps != 0});
   auto started =
       is_everybody ? mine.session->start(environment, sets) : mine.session->start(environment, members, sets);
   if (!started) return fail(hvd::identified(started.error(), id_of(started.error().code, "HVD2001", "HVD2003")));

@@ -29,12 +29,14 @@ struct Progress {
   static constexpr std::uint8_t failed_round = 1;
   std::uint8_t cause = 0;  // 0: it has had no place yet, 1: its round failed, 2: it was told of other hosts
   std::int64_t step = 0;   // 1 + the number of its commits; 0: it has no state of the training
+  bool keeps = false;      // it can write a checkpoint of its last commit, should the job end
 };
 
 // The hosts of the job change.
 struct HostNews {
+  static constexpr std::uint8_t keep = 4;
   double time = 0;          // seconds since 1970
-  std::uint8_t change = 0;  // 1: hosts were removed, 2: added, 3: both
+  std::uint8_t change = 0;  // 1: hosts were removed, 2: added, 3: both; 4: the job ends, write a checkpoint
 };
 
 // What a launcher tells a process. The process learns the rest of the World when the ranks meet (meeting.hpp).

@@ -33,6 +33,7 @@ class Newcomers {
     ByteWriter out(message);
     out.put(cause);
     out.put(step);
+    out.put(step > 0);
     return say(connection, message);
   }
   bool bring_card(std::uint64_t connection, int rank, const std::string& key) {

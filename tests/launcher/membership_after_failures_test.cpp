@@ -262,6 +262,19 @@ TEST(MembershipAfterFailures, ends_if_the_least_number_is_not_reached_in_time_an
             "after 600 s (--elastic-timeout)");
 }
 
+TEST(MembershipAfterFailures, names_the_lowest_rank_that_can_save) {
+  Rig rig(Rig::settings(4, 4));
+  rig.begin({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
+  rig.membership.host_lost("a", "no answer");
+  rig.membership.asks(Rig::worker(2), {Cause::failed, 7, false});
+  rig.membership.asks(Rig::worker(4), {Cause::failed, 7, true});
+  rig.membership.asks(Rig::worker(3), {Cause::failed, 7, true});
+  rig.steps();
+  rig.pass(seconds(600));
+  EXPECT_EQ(rig.steps(), Words{"end: too few"});
+  EXPECT_EQ(rig.ending->keeper, Rig::worker(3));
+}
+
 TEST(MembershipAfterFailures, does_not_wait_for_fixed_hosts_that_are_lost) {
   Membership::Settings settings = Rig::settings(2, 2);
   settings.are_hosts_fixed = true;

@@ -57,7 +57,7 @@ class Rig {
 
   void find(const std::vector<HostSlots>& hosts) { membership.hosts_found(hosts); }
   void ask(std::initializer_list<int> workers, Cause cause = Cause::first, std::optional<std::int64_t> step = {}) {
-    for (int each : workers) membership.asks(worker(each), {cause, step});
+    for (int each : workers) membership.asks(worker(each), {cause, step, step.has_value()});
   }
   void fail(int it, int code = 1) { membership.ended(worker(it), {true, code, "exited with " + std::to_string(code)}); }
   void finish(std::initializer_list<int> workers) {

@@ -255,6 +255,7 @@ Result<Identity> StoreClient::assign(const Progress& progress, Deadline deadline
   ByteWriter out(body);
   out.put(progress.cause);
   out.put(progress.step);
+  out.put(progress.keeps);
   auto reply = ask(static_cast<std::uint8_t>(Verb::assign), body, deadline, what);
   if (!reply) return std::move(reply.error());
   ByteReader in(reply->body);

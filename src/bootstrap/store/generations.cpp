@@ -97,6 +97,7 @@ bool StoreGenerations::ask(std::uint64_t connection, std::uint32_t ticket, ByteR
   asked.process = found->second.process;
   asked.cause = in.get<std::uint8_t>();
   asked.step = in.get<std::int64_t>();
+  asked.keeps = in.get<bool>();
   if (!in.ok() || !in.at_end() || asked.cause > 2) return false;
   found->second.asks = ticket;
   // For the others of its generation this is the end of the process: if they still meet, they have to meet anew.

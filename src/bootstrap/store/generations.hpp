@@ -20,6 +20,7 @@ struct AskForPlace {
   std::int32_t process = 0;  // its number in the job, which it keeps
   std::uint8_t cause = 0;    // 0: it has had no place yet, 1: its round failed, 2: it was told of other hosts
   std::int64_t step = 0;     // 1 + the number of its commits; 0: it has no state of the training
+  bool keeps = false;        // it can write a checkpoint of its last commit, should the job end
 };
 
 // The place of a process in a generation.
@@ -59,7 +60,7 @@ class StoreGenerations {
   void assign(const AssignedPlace& place);
   // Answers a process that has asked: it gets no place.
   void refuse(int process, std::string_view why);
-  // Tells a process that the hosts have changed.
+  // Tells a process that the hosts have changed, or (4) that it is to write a checkpoint. Refuse it after that.
   void tell(int process, double time, std::uint8_t change);
   // The process has ended.
   void end(int process, std::string_view how);

@@ -23,8 +23,8 @@
 //     `leave` means that its rank is lost: every fence and exchange that lacks the rank fails, now and later, and so
 //     does every get of a value that it had not put.
 //  6. In a job whose ranks come and go (generations.hpp) `hello` has the number of the process in place of the rank,
-//     and size 0. `assign` {u8 cause, i64 step} asks for a place in the next generation, and leaves the one that the
-//     process has. It is answered when there is a place: `assigned` {i32 rank, size, local rank, local size, cross
+//     and size 0. `assign` {u8 cause, i64 step, u8 keeps} asks for a place in the next generation, and leaves that of
+//     the process. It is answered when there is a place: `assigned` {i32 rank, size, local rank, local size, cross
 //     rank, cross size, u32 epoch, i32 newcomers}. The requests of 3 and 4 concern the generation of the last answer;
 //     they fail once another one has begun. `news` {f64 time, u8 change} comes unasked, with ticket 0, to rank 0.
 //  7. A message that does not parse, or is longer than allowed, ends the connection: its rank is lost.

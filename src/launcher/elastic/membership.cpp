@@ -42,6 +42,7 @@ void Membership::asks(Worker worker, const Ask& ask) {
   Member& member = found->second;
   step_ = std::max(step_, ask.step);
   member.step = ask.step;
+  member.keeps = ask.keeps;
   if (member.phase == Phase::starting) member.since = settings_.now();
   if (member.phase == Phase::in_world) {
     has_failed_round_ = has_failed_round_ || ask.cause == Cause::failed;
@@ -429,7 +430,7 @@ void Membership::end(Reason reason, std::string text) {
   else if (epoch_ == 0) end_->first_failure = first_early_failure_;
   for (Worker worker : world_) {
     const Member& member = workers_.at(worker);
-    if (end_->keeper || member.phase != Phase::waiting || !member.step) continue;
+    if (end_->keeper || member.phase != Phase::waiting || !member.step || !member.keeps) continue;
     end_->keeper = worker;
   }
 }

@@ -53,11 +53,13 @@ class Membership {
   // How long the first worker that can be added waits for others that were started, so that one reset adds them all.
   static constexpr auto patience_for_newcomers = std::chrono::seconds(10);
 
+  static constexpr int spares_on_all_slots = std::numeric_limits<int>::max();  // --spares auto
+
   struct Settings {
     int first = 1;                               // -np: how many ranks the first world waits for
     int least = 1;                               // --min-np
     int most = std::numeric_limits<int>::max();  // --max-np
-    int spares = 0;                              // --spares; the greatest number stands for auto
+    int spares = 0;                              // --spares
     bool are_hosts_fixed = false;                // no discovery: hosts that are lost are not replaced by others
     std::chrono::milliseconds timeout{600'000};  // --elastic-timeout
     std::optional<int> reset_limit;              // --reset-limit
@@ -82,6 +84,7 @@ class Membership {
     Cause cause = Cause::first;
     // How far the training has come, for example the number of commits. Empty: the process has no state of it.
     std::optional<std::int64_t> step{};
+    bool keeps = false;  // it can write a checkpoint
   };
   // The worker waits for an assignment. It may ask again while it waits (after its connection was cut).
   void asks(Worker worker, const Ask& ask);
@@ -152,7 +155,7 @@ class Membership {
     Reason reason = Reason::finished;
     std::string text;                     // what has happened and what to do; empty for finished
     std::optional<Worker> first_failure;  // of the world that was the last one, or before the first one
-    // Waits for an assignment and has the state: it can write a checkpoint before it is told of the end.
+    // The lowest rank that waits for an assignment, has the state and can write a checkpoint of it.
     std::optional<Worker> keeper;
   };
   using Step = std::variant<GoOn, WaitUntil, Start, Stop, Refuse, Assign, TakeOut, Tell, Note, End>;
@@ -184,6 +187,7 @@ class Membership {
     Phase phase = Phase::starting;
     Time since{};  // when it was started, or asked for the first time
     std::optional<std::int64_t> step{};
+    bool keeps = false;
     std::optional<Rank> rank{};  // in the last world; empty if it is not in it
     bool has_process() const { return phase == Phase::starting || phase == Phase::waiting || phase == Phase::in_world; }
   };

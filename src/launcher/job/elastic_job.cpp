@@ -124,6 +124,7 @@ void ElasticJob::hear(const Exited& report) {
   const bool is_failure = report.wait_status != 0 && !wants_another_run(report.wait_status);
   FirstFailure failure = failure_by_end(report, parts_.processes.process_of(report.rank));
   const int code = exit_code_of(failure);
+  if (keeping_ && keeping_->process == report.rank) keeping_->has_saved = wants_another_run(report.wait_status);
   // What the rank has left behind (the workers of a data loader) would keep memory from the rank's replacement.
   if (Process* process = find(report.rank)) parts_.hosts[process->host].tell(StopRank{report.rank, SIGKILL});
   end(report.rank, std::move(failure), {is_failure, code, describe_end(report.wait_status)});
@@ -173,12 +174,13 @@ void ElasticJob::state_asks() {
   for (const bootstrap::AskForPlace& ask : wire_up_->take_asks()) {
     std::optional<std::int64_t> step = ask.step > 0 ? std::optional(ask.step - 1) : std::nullopt;
     membership_.asks(Worker{static_cast<std::uint64_t>(ask.process)},
-                     {static_cast<Membership::Cause>(ask.cause), step});
+                     {static_cast<Membership::Cause>(ask.cause), step, ask.keeps});
   }
 }
 
 std::optional<ElasticJob::End> ElasticJob::step() {
   if (wire_up_ == nullptr || has_ended_) return std::nullopt;
+  if (keeping_) return step_keeping();
   look_for_hosts();
   state_asks();
   kill_overdue();
@@ -193,6 +195,7 @@ std::optional<ElasticJob::End> ElasticJob::step() {
       return std::nullopt;
     }
     if (const auto* end = std::get_if<Membership::End>(&step)) {
+      if (begin_keeping(*end)) return std::nullopt;
       has_ended_ = true;
       return end_of(*end);
     }
@@ -306,6 +309,33 @@ void ElasticJob::carry_out(const Membership::Tell& step) {
                                static_cast<std::uint8_t>(step.change));
 }
 
+bool ElasticJob::begin_keeping(const Membership::End& step) {
+  if (step.reason != Membership::Reason::too_few || !step.keeper) return false;
+  const Rank number = number_of(*step.keeper);
+  keeping_ = Keeping{step, number, Clock::now() + parts_.options.elastic->membership.timeout};
+  parts_.console.say(membership_.describe(*step.keeper) +
+                     " writes a checkpoint of its last commit, since there are too "
+                     "few ranks to go on");
+  wire_up_->generations().tell(number.value, seconds_since_1970(), bootstrap::HostNews::keep);
+  wire_up_->generations().refuse(number.value, step.text);
+  return true;
+}
+
+std::optional<ElasticJob::End> ElasticJob::step_keeping() {
+  kill_overdue();
+  const bool has_process_ended = parts_.processes.has_ended(keeping_->process);
+  if (!has_process_ended && Clock::now() < keeping_->until) return std::nullopt;
+  has_ended_ = true;
+  End end = end_of(keeping_->end);
+  if (!keeping_->has_saved) {
+    end.text += has_process_ended ? "; no checkpoint was written" : "; the checkpoint was not written in time";
+    return end;
+  }
+  for (auto& [number, process] : processes_)
+    if (number != keeping_->process) parts_.processes.leave_out(number);
+  return End{{}, -1, false, end.text + "; the training was saved"};
+}
+
 ElasticJob::End ElasticJob::end_of(const Membership::End& step) {
   End end;
   end.is_failure = step.reason != Membership::Reason::finished;
@@ -327,6 +357,7 @@ milliseconds ElasticJob::left() const {
   auto sooner = [&next](Clock::time_point when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [number, when] : kill_at_) sooner(when);
   if (refuse_at_ && !has_refused_) sooner(*refuse_at_);
+  if (keeping_) sooner(keeping_->until);
   for (const auto& [name, place] : places_)
     if (const HostLink& link = parts_.hosts[place.link]; !link.is_here && !link.is_ready() && !link.is_gone())
       sooner(std::min(place.ready_by, Clock::now() + milliseconds(500)));  // the next commands to hosts may be due

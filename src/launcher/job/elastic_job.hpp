@@ -67,6 +67,13 @@ class ElasticJob {
     int slots = 0;
     Clock::time_point ready_by{};
   };
+  // The job ends for want of ranks. Before that, this process writes a checkpoint of its last commit.
+  struct Keeping {
+    Membership::End end;
+    Rank process;
+    Clock::time_point until;
+    bool has_saved = false;
+  };
   struct PendingStart {  // of a process on a host that is not ready yet
     std::size_t link;
     StartRank order;
@@ -84,6 +91,8 @@ class ElasticJob {
   void carry_out(const Membership::Stop& step);
   void carry_out(const Membership::Assign& step);
   void carry_out(const Membership::Tell& step);
+  bool begin_keeping(const Membership::End& step);
+  std::optional<End> step_keeping();
   End end_of(const Membership::End& step);
   Result<StartRank> order_for(const Membership::Start& step, const Place& place);
   void kill_overdue();
@@ -99,6 +108,7 @@ class ElasticJob {
   std::set<std::size_t> lost_links_;
   std::map<Rank, Clock::time_point> kill_at_;  // processes that were told to end
   std::optional<Clock::time_point> wake_at_;
+  std::optional<Keeping> keeping_;
   Epoch epoch_ = 0;
   bool has_ended_ = false;
   std::optional<Clock::time_point> refuse_at_;  // set when the job ends

@@ -46,8 +46,9 @@ PyObject* init(PyObject*, PyObject* arguments) {
   PyObject *list = Py_None, *set_list = Py_None;
   int elastic_cause = HVD_ELASTIC_FIRST;
   long long elastic_step = 0;
-  if (!PyArg_ParseTuple(arguments, "|KnOOiL:init", &communicator, &handle_bytes, &list, &set_list, &elastic_cause,
-                        &elastic_step))
+  int elastic_keeps = 0;
+  if (!PyArg_ParseTuple(arguments, "|KnOOiLp:init", &communicator, &handle_bytes, &list, &set_list, &elastic_cause,
+                        &elastic_step, &elastic_keeps))
     return nullptr;
   std::vector<int> ranks;
   Sets sets;
@@ -64,6 +65,7 @@ PyObject* init(PyObject*, PyObject* arguments) {
   options.set_count = sets.sizes.size();
   options.elastic_cause = elastic_cause;
   options.elastic_step = elastic_step;
+  options.elastic_keeps = elastic_keeps;
   return Session::get().init(options) ? none() : nullptr;
 }
 PyObject* shutdown(PyObject*, PyObject*) {

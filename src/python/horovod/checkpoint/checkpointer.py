@@ -1,6 +1,5 @@
 """Checkpointer: writes checkpoints of a training into a folder while the training goes on."""
 import os
-import signal
 import sys
 import threading
 import time
@@ -10,7 +9,7 @@ import torch
 from horovod import _core, _ops
 from horovod.checkpoint import collective, restoring
 from horovod.checkpoint import sharded as sharded_files
-from horovod.common.stops import how_to_end, should_stop, stop_reason
+from horovod.common.stops import end_undisturbed, how_to_end, should_stop, stop_reason
 from horovod.torch._job import rank
 
 
@@ -59,13 +58,17 @@ class Checkpointer:
         self._writing = None
         self._first_step = None
         self._saved_step = None
+        self.told = None  # the step and the extra items of the last step() or save()
         self.restored_step = None  # the step from which the training goes on
         self.stopped = False  # all ranks were to stop: the program must leave its loop
         self.exit_code = 0  # the exit code with which the program should end then
         self._clock = _Clock(every_minutes) if every_minutes is not None else None
         should_stop()  # from now on a signal that announces the end does not end the process
+        self._is_alone = _core.elastic_facts() is not None  # a process that comes later makes its own alone
         # rank 0's folder, on all ranks; it stays the same if the program goes to another folder
-        self.folder = collective.on_rank_0(lambda: _prepared(collective.path_text(folder)))
+        self.folder = _from_root(collective.path_text(folder))
+        if not self._is_alone:
+            self.folder = collective.on_rank_0(lambda: _made(self.folder))
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -75,6 +78,7 @@ class Checkpointer:
         It also saves when all ranks are to stop. It then returns when the checkpoint is safe on the disk, and `stopped`
         is true.
         """
+        self.told = (step, extra)
         stops = should_stop() and not self.stopped
         is_due = self._is_due(step)
         if stops or is_due:
@@ -100,6 +104,8 @@ class Checkpointer:
     def save(self, step, extra=None):
         """Saves now. If asynchronous, a thread does the writing after save() has returned."""
         began = time.monotonic()
+        self.told = (step, extra)
+        self._make_folder()
         self.wait()
         if self._sharded is not False:
             self._save_sharded(step, extra)
@@ -141,6 +147,10 @@ class Checkpointer:
         collective.write(self._path(step), entries, kept, step, self._compression, True, lease=self.folder,
                          keep=self._keep)
 
+    def _make_folder(self):
+        if self._is_alone:
+            collective.on_rank_0(lambda: _made(self.folder))
+
     def wait(self):
         """Returns when the checkpoint that was begun is safe on the disk. Raises the error of its write, on all
         ranks."""
@@ -173,18 +183,54 @@ class Checkpointer:
         if kind is None:
             self.close()
             if self.stopped:
-                _end_undisturbed(self.exit_code)
+                end_undisturbed(self.exit_code)
         elif self._writing is not None:
             try:  # other ranks may not come here, so this only ends the write of this rank
                 self._finish()
             except Exception as error:  # the exception of the `with` block is the one to raise
                 print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
 
+    # ---- in elastic jobs --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def elastic_handler():
+        """How a TorchState treats a Checkpointer."""
+        from horovod.checkpoint.in_elastic_jobs import CheckpointerHandler
+        return CheckpointerHandler
+
+    def progress(self):
+        """What all ranks must know alike, so that they save at the same steps."""
+        clock = None if self._clock is None else self._clock.progress()
+        return self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code, self.told, clock
+
+    def go_on_from(self, progress):
+        (self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code, self.told,
+         clock) = progress
+        if self._clock is not None:
+            self._clock.go_on_from(clock)
+
+    def can_save_alone(self, step):
+        """Whether save_alone() is of use: another run would go on from that step."""
+        return self._sharded is False and (self.restored_step is None or step > self.restored_step)
+
+    def save_alone(self, step, extra, ranks):
+        """Saves without the other ranks, after hvd.shutdown(). ranks: how many there were. The checkpoint has no random
+        numbers."""
+        if self._writing is not None:
+            self._finish()
+        state = collective.flatten_alone(self._model, self._optimizer, step, extra, self._objects, ranks)
+        _made(self.folder)
+        try:
+            self._write(*state.on_host(), step)
+        finally:
+            _core.checkpoint_release(self.folder)
+
     # ---- restoring ------------------------------------------------------------------------------------------------
 
     def restore(self, **options):
         """Loads the newest whole checkpoint. Returns the dict of hvd.checkpoint.restore(), or {"step": None} if
         there is none."""
+        self._make_folder()
         self.wait()
         rest = restoring.restore_or_none(self.folder, self._model, self._optimizer,
                                          **{"random_numbers": self._random_numbers, **options}, **self._objects)
@@ -199,22 +245,17 @@ class Checkpointer:
         return restoring.latest(self.folder)
 
 
-def _end_undisturbed(code):
-    """Ends the process with this code after its state was saved, and ignores SIGTERM meanwhile. A launcher that sees
-    one rank end with a code (srun --kill-on-bad-exit) ends the other ranks by SIGTERM. Their exit code, that of
-    SIGTERM, would then count for the job."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(code)
-
-
-def _prepared(folder):
-    """Makes the folder and returns its path from the root on."""
+def _from_root(folder):
+    """Returns the folder's path from the root on."""
     here = os.environ.get("PWD", "")  # as the user calls it; other hosts may have it at another place
     if not os.path.isabs(here) or not os.path.exists(here) or not os.path.samefile(here, "."):
         here = os.getcwd()
     folder = os.path.join(here, folder)
-    folder = folder.rstrip("/") or "/"
+    return folder.rstrip("/") or "/"
+
+
+def _made(folder):
+    """Makes the folder and returns its path."""
     os.makedirs(folder, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"the folder {folder} does not allow new files; give the checkpoints another one")
@@ -267,6 +308,12 @@ class _Clock:
     def begin_anew(self):
         self._began = time.monotonic()
         self._steps, self._ask_at = 0, 1
+
+    def progress(self):
+        return self._steps, self._ask_at
+
+    def go_on_from(self, progress):
+        self._steps, self._ask_at = progress
 
     def is_due(self):
         self._steps += 1

@@ -110,6 +110,15 @@ def _flatten_for_all(model, optimizer, step, extra, objects, generators):
     return _flatten(model, optimizer, step, extra, objects, generators)
 
 
+def flatten_alone(model, optimizer, step, extra, objects, ranks):
+    """Returns the whole state as tree.Tensors, of a process that has left the job of so many ranks."""
+    for name, each in {"optimizer": optimizer, **objects}.items():
+        if ranks > 1 and training.has_state_of_its_own(each):
+            raise ValueError(f"the state of {name} is another one on each rank (op=hvd.Adasum), and one rank cannot "
+                             "save that of all")
+    return _flatten(model, optimizer, step, extra, objects, None, ranks)
+
+
 def _check_names(step, extra, objects):
     taken = sorted(set(objects) & set(_OURS))
     if taken:
@@ -123,9 +132,9 @@ def _check_names(step, extra, objects):
             raise ValueError(f"extra has the name {name!r}, and so has an object that is to be saved; choose another")
 
 
-def _flatten(model, optimizer, step, extra, objects, generators):
+def _flatten(model, optimizer, step, extra, objects, generators, ranks=None):
     _check_names(step, extra, objects)
-    state = _about(step)
+    state = _about(step, ranks)
     if model is not None:
         state["model"] = training.unwrapped(model).state_dict()
     if optimizer is not None:
@@ -139,8 +148,8 @@ def _flatten(model, optimizer, step, extra, objects, generators):
     return tree.flatten(state)
 
 
-def _about(step):
-    about = {"horovod": horovod.__version__, "ranks": size(),
+def _about(step, ranks=None):
+    about = {"horovod": horovod.__version__, "ranks": ranks or size(),
              "saved_at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return about if step is None else {**about, "step": int(step)}
 

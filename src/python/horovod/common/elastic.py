@@ -93,6 +93,15 @@ class State:
     def reset(self):
         """Subclasses adapt here to other ranks, before the callbacks."""
 
+    def is_keeper(self):
+        """Whether keep() can write a checkpoint of the last commit."""
+        return False
+
+    def keep(self):
+        """The job ends for want of ranks. Writes a checkpoint of the last commit, without the other ranks, and ends the
+        process so that the job is put back into its queue."""
+        raise NotImplementedError
+
 
 class ObjectState(State):
     """A state of plain attributes. Values are kept by reference: to change one, assign another value.
@@ -166,16 +175,28 @@ def _rounds(func, reset, state, args, kwargs):
             state.save()  # the attributes as they are, like the rest of the state
             skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
         if _core.elastic_facts() is not None:
-            _ops.next_progress = (cause, 1 + getattr(state, "_saves", 0) if has_state else 0)
+            steps = 1 + getattr(state, "_saves", 0) if has_state else 0
+            _ops.next_progress = (cause, steps, has_state and state.is_keeper())
         try:
             reset()
         except HorovodInternalError as error:
+            if _is_to_keep():
+                state.keep()
             raise HorovodInternalError(f"{error}\nThe ranks were to begin again because: {resets.why}") from error
         resets.look_at_ranks()
 
 
 # The values of hvd_elastic_cause.
 _FAILED, _HOSTS_UPDATED = 1, 2
+
+
+def _is_to_keep():
+    """Whether horovodrun has told this process, which got no rank, to write a checkpoint."""
+    news = _core.take_hosts_updated()
+    return news is not None and news[1] & _KEEP != 0
+
+
+_KEEP = 4  # see hvd_take_hosts_updated()
 
 
 def _newcomers():

@@ -1,5 +1,7 @@
 """The end of a job: when all ranks leave their loops, at the same step."""
 import signal
+import sys
+import threading
 
 from horovod import _core, _ops
 from horovod.common.process_sets import global_process_set
@@ -60,3 +62,12 @@ def how_to_end(step, restored_step):
         return 1, (f"saved, but no step was done: this run began with step {restored_step}. Another one would not get "
                    "further, so the job is not put back into the queue")
     return AGAIN, f"saved; exit code {AGAIN} asks for another run of the job"
+
+
+def end_undisturbed(code):
+    """Ends the process with this code after its state was saved, and ignores SIGTERM meanwhile. A launcher that sees
+    one rank end with a code (srun --kill-on-bad-exit) ends the other ranks by SIGTERM. Their exit code, that of
+    SIGTERM, would then count for the job."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)

@@ -4,6 +4,7 @@ import copy
 import torch
 
 from horovod.common.elastic import ObjectState
+from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -126,6 +127,9 @@ def _from_rank_0(obj):
 
 
 def _handler_class(value):
+    own = getattr(type(value), "elastic_handler", None)
+    if own is not None:
+        return own()
     for kind, handler in _handler_registry:
         if isinstance(value, kind):
             return handler
@@ -139,7 +143,8 @@ class TorchState(ObjectState):
         state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, batch=0)
 
     Models, optimizers, samplers and other values with a state_dict() are saved as copies; other values are kept by
-    reference. An attribute may be assigned another value. Attributes that are not named here are not part of the state.
+    reference. A hvd.checkpoint.Checkpointer writes the last commit if the job must end for want of ranks. An attribute
+    may be assigned another value. Attributes that are not named here are not part of the state.
     """
 
     def __init__(self, model=None, optimizer=None, **kwargs):
@@ -185,6 +190,17 @@ class TorchState(ObjectState):
             handler.sync()
             handler.save()
         super().sync()
+
+    def is_keeper(self):
+        """Whether the state was given a Checkpointer that can write the last commit without the other ranks."""
+        keepers = [each for each in self._handlers.values() if hasattr(each, "keep")]
+        return bool(keepers) and all(each.can_keep() for each in keepers)
+
+    def keep(self):
+        for handler in self._handlers.values():
+            if hasattr(handler, "keep"):
+                handler.keep()
+        end_undisturbed(AGAIN)
 
     def reset(self):
         for handler in self._handlers.values():

@@ -1,0 +1,28 @@
+"""A Checkpointer as a part of the state of an elastic training (hvd.elastic.TorchState)."""
+import copy
+
+from horovod.torch._job import is_initialized, size
+from horovod.torch.elastic.state import StateHandler
+from horovod.torch.functions import broadcast_object
+
+
+class CheckpointerHandler(StateHandler):
+    """Ranks that come later save at the same steps as the others. If the job ends for want of ranks, one of them writes
+    the last commit, with what the Checkpointer was told last before it."""
+
+    def save(self):
+        self._told = copy.deepcopy(self.value.told)
+        self._ranks = size() if is_initialized() else 1
+
+    def restore(self):
+        """Its files stay, and the steps that they belong to."""
+
+    def sync(self):
+        self.value.go_on_from(broadcast_object(self.value.progress(), name="elastic.checkpointer"))
+
+    def can_keep(self):
+        return self._told is not None and self.value.can_save_alone(self._told[0])
+
+    def keep(self):
+        step, extra = self._told
+        self.value.save_alone(step, extra, self._ranks)
