@@ -173,6 +173,9 @@ TEST(Flags, of_elastic_jobs_that_contradict_each_other_are_refused) {
            {{"--min-np", "2", "--blacklist-cooldown-range", "1", "3601"},
             "--blacklist-cooldown-range takes two numbers of seconds from 1 to 3600, the smaller one first, but got 1 "
             "3601"},
+           {{"--min-np", "2", "--spares", "some"}, "--spares takes a number from 0 on, or auto, but got some"},
+           {{"--min-np", "2", "--spares", "-1"}, "--spares takes a number from 0 on, or auto, but got -1"},
+           {{"--min-np", "2", "--max-np", "3", "--spares", "auto"}, ""},
            {{"-np", "3", "--min-np", "2", "--max-np", "4", "--reset-limit", "1", "--elastic-timeout", "5",
              "--blacklist-cooldown-range", "1", "3600"},
             ""},

@@ -356,11 +356,11 @@ constexpr FlagRow rows[] = {
      .help = "--min-np: greatest number of ranks"},
     {.name = "spares",
      .spellings = "--spares",
-     .kind = integer,
-     .range = at_least_0,
+     .kind = text,
+     .values = "<number>|auto",
      .help =
          "--min-np: number of processes that are started besides and wait in hvd.init() for the place of a rank that "
-         "fails; 0 if not given"},
+         "fails; 0 if not given. auto: on all slots that --max-np leaves"},
     {.name = "slots",
      .spellings = "--slots-per-host",
      .kind = integer,

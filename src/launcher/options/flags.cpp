@@ -196,6 +196,12 @@ Status check_cooldown(const Flags& flags) {
       text.substr(0, comma) + " " + text.substr(comma + 1));
 }
 
+Status check_spares(const Flags& flags) {
+  const std::string given = flags.get("spares");
+  if (!flags.has("spares") || given == "auto" || number_in<int>(given).value_or(-1) >= 0) return {};
+  return misuse("--spares takes a number from 0 on, or auto, but got " + given);
+}
+
 // What would have no effect is an error, and so are numbers of ranks that contradict each other.
 Status check_elastic_flags(const Flags& flags) {
   if (!flags.has("min_num_proc") && !flags.has("host_discovery_script")) {
@@ -219,6 +225,7 @@ Status check_elastic_flags(const Flags& flags) {
   if (first > most)
     return misuse("--max-np " + std::to_string(most) + " is less than " +
                   (flags.has("num_proc") ? "-np " : "--min-np ") + std::to_string(first));
+  HVD_RETURN_IF_ERROR(check_spares(flags));
   return check_cooldown(flags);
 }
 

@@ -141,7 +141,8 @@ Status make_elastic(JobOptions& options, const JobRequest& request, std::vector<
   if (!settings) return settings.error();
   // A machine that nobody has named has as many slots as may be used.
   if (request.hosts.empty() && hosts.size() == 1)
-    hosts.front().slots = request.flags.number("max_num_proc", settings->first) + settings->spares;
+    hosts.front().slots = request.flags.number("max_num_proc", settings->first) +
+                          (settings->spares == Membership::spares_on_all_slots ? 0 : settings->spares);
   if (slots_of(hosts) < settings->first)
     return misuse("-np " + std::to_string(settings->first) + " asks for more ranks than the hosts have slots (" +
                   std::to_string(slots_of(hosts)) + "): give more slots or a smaller -np");

@@ -24,6 +24,11 @@ Result<std::optional<CooldownRange>> cooldown_of(const Flags& flags) {
   return std::optional(CooldownRange{std::chrono::seconds(*lower), std::chrono::seconds(*upper)});
 }
 
+int spares_of(const Flags& flags) {
+  if (flags.get("spares") == "auto") return flags.has("max_num_proc") ? Membership::spares_on_all_slots : 0;
+  return number_in<int>(flags.get("spares")).value_or(0);
+}
+
 // What the ranks would take for a way to meet that cannot be used, or for an MPI.
 Status check_environment(const JobRequest& request) {
   const std::string bootstrap = request.environment.get("HOROVOD_BOOTSTRAP").value_or("");
@@ -52,7 +57,7 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
   settings.first = request.ranks;
   settings.least = flags.number("min_num_proc", request.ranks);
   settings.most = flags.number("max_num_proc", settings.most);
-  settings.spares = flags.number("spares", 0);
+  settings.spares = spares_of(flags);
   // With spares the other slots are theirs, and not those of more ranks.
   if (settings.spares > 0 && !flags.has("max_num_proc")) settings.most = settings.first;
   if (settings.least > settings.first)
