@@ -38,16 +38,26 @@ def end_if_due(rank, size, steps):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def model_and_optimizer():
+    """Has done a step, for which torch imports parts of itself: what takes long comes before hvd.init()."""
+    import torch
+    model = torch.nn.Linear(1024, 256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    model(torch.ones(8, 1024)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return model, optimizer
+
+
 def train_with_horovod():
     import torch
 
     import horovod.torch as hvd
     from horovod import _core
+    model, optimizer = model_and_optimizer()
     note("ready", time.time())
     hvd.init()
-    model = torch.nn.Linear(1024, 256)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9),
-                                         named_parameters=model.named_parameters())
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
     @hvd.elastic.run
     def train(state):
@@ -69,11 +79,11 @@ def train_with_horovod():
 def train_with_torchrun():
     import torch
     import torch.distributed as dist
+    model, optimizer = model_and_optimizer()
     note("ready", time.time())
     dist.init_process_group("gloo")
     rank, size, epoch = dist.get_rank(), dist.get_world_size(), int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1024, 256))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    model = torch.nn.parallel.DistributedDataParallel(model)
     steps, losses = 0, 0
     while losses < LOSSES or steps < STEPS_BEFORE:
         end_if_due(rank, size, steps)
