@@ -251,7 +251,29 @@ def objects():
     sent = hvd.broadcast_object({"of": RANK, "tensor": torch.full((3,), float(RANK), device=DEVICE)}, root_rank=0)
     assert sent["of"] == 0
     expect_equal(sent["tensor"], torch.zeros(3), "the tensor of an object")
+    assert sent["tensor"].device == torch.device(DEVICE), f"the tensor of an object is on {sent['tensor'].device}"
+    gathered = hvd.allgather_object(torch.full((2,), float(RANK), device=DEVICE))
+    for rank, found in enumerate(gathered):
+        assert found.device == torch.device(DEVICE), f"the object of rank {rank} is on {found.device}"
+        expect_equal(found, [float(rank)] * 2, f"the object of rank {rank}")
     assert hvd.allgather_object(RANK) == list(range(SIZE))
+
+
+@check
+def the_state_of_an_optimizer_comes_to_the_gpu_of_its_parameters():
+    embedding = torch.nn.Embedding(6, 2, sparse=True).to(DEVICE)
+    rate = torch.tensor(0.1 * (RANK + 1), device=DEVICE)
+    for options in ({"lr": 0.1, "momentum": 0.9}, {"lr": rate}):
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), **options, foreach=False),
+                                             named_parameters=embedding.named_parameters())
+        hvd.broadcast_parameters(embedding.state_dict(), root_rank=0)
+        embedding(torch.tensor([1, RANK], device=DEVICE)).sum().backward()
+        optimizer.step()
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        kept = [optimizer.param_groups[0]["lr"], *optimizer.state.get(embedding.weight, {}).values()]
+        for found in kept:
+            assert not isinstance(found, torch.Tensor) or found.device == embedding.weight.device, found.device
+        expect_close(torch.as_tensor(kept[0]), torch.tensor(0.1), 1e-6, "the learning rate")
 
 
 @check

@@ -1,6 +1,7 @@
 """Python objects of the ranks, for all frameworks: they travel as bytes, in memory that no framework owns."""
 import array
 import io
+import pickle
 
 from horovod import _core, _ops
 from horovod.common.operations import full_name_of, place_in, root_of
@@ -14,9 +15,34 @@ def _to_bytes(obj):
     return array.array("B", stream.getbuffer())
 
 
+# (module, name) -> the function that is called in its place when an object of another rank is unpickled. For frameworks
+# whose tensors come to the device of this rank.
+instead_of = {}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module, name):
+        return instead_of.get((module, name)) or super().find_class(module, name)
+
+
+class _Reader(io.RawIOBase):
+    """Reads a buffer without a copy of all of it."""
+
+    def __init__(self, data):
+        self._left = memoryview(data)
+
+    def readable(self):
+        return True
+
+    def readinto(self, place):
+        count = min(len(place), len(self._left))
+        place[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
+
+
 def _from_bytes(data):
-    import cloudpickle
-    return cloudpickle.loads(data)
+    return _Unpickler(io.BufferedReader(_Reader(data), 1 << 16)).load()
 
 
 def _broadcast(numbers, dtype, root_rank, name, set_id):

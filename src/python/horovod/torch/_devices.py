@@ -1,10 +1,12 @@
 """Which tensors stay on their device: the core works on them there, in the order of torch's streams. All others go
 through the host's memory."""
+import io
 import sys
 
 import torch
 
 from horovod import _core, _ops
+from horovod.common.objects import instead_of
 
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _kind = "cuda" if torch.version.hip is None else "rocm"
@@ -90,3 +92,16 @@ def join(device):
     last = _ops.join(ordinal)
     _own.take(ordinal)
     return last
+
+
+def _load_on_own_gpu(data):
+    """Unpickles the memory of a tensor. On a GPU of the rank that sent it, it comes to the current one here."""
+    def place(storage, location):
+        own = f"cuda:{torch.cuda.current_device()}" if location.startswith("cuda") and torch.cuda.is_available() \
+            else location
+        return torch.serialization.default_restore_location(storage, own)
+
+    return torch.load(io.BytesIO(data), place, weights_only=False)
+
+
+instead_of["torch.storage", "_load_from_bytes"] = _load_on_own_gpu
