@@ -1,11 +1,15 @@
 // Every algorithm of the registry over every transport of the registry, compared with the naive reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/reduce_op.hpp"
 #include "collectives/registry.hpp"
 #include "exercise.hpp"
 #include "transport/registry.hpp"
@@ -70,6 +74,20 @@ std::vector<Case> cases() {
       }
   }
   return list;
+}
+
+// Ranks that are threads cannot use these transports. Each has a test of conformance elsewhere.
+constexpr std::pair<std::string_view, const char*> tested_elsewhere[] = {
+    {"mpi", "tests/multiprocess/mpi_conformance.cpp"}, {"nccl", "tests/nccl/conformance_test.cpp"}};
+
+TEST(Transports, that_threads_cannot_use_are_tested_elsewhere) {
+  for (const transport::Maker& maker : transport::registry()) {
+    const bool is_reached = RanksInTurn(made_up_world({2}), {maker.name}).is_reached();
+    const bool is_elsewhere =
+        std::ranges::any_of(tested_elsewhere, [&](const auto& it) { return it.first == maker.name; });
+    EXPECT_NE(is_reached, is_elsewhere) << maker.name << ": conformance of a transport is tested here by ranks that "
+                                        << "are threads, or elsewhere, in a test that this table names";
+  }
 }
 
 template <typename Wanted>
@@ -156,8 +174,9 @@ class Reductions : public Conformance {};
 TEST_P(Reductions, of_every_operation_and_scale_give_what_the_reference_gives) {
   for_every_rank_count([&](RanksInTurn&, auto run) {
     for (DataType dtype : dtypes())
-      for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product})
+      for (std::size_t at = 0; at < reduce_op_count; ++at)
         for (auto [prescale, postscale] : {std::pair{1.0, 1.0}, {2.0, 0.5}, {1.0, 0.5}, {2.0, 1.0}}) {
+          const auto op = static_cast<ReduceOp>(at);
           bool scales = prescale != 1.0 || postscale != 1.0;
           if (scales && (op == ReduceOp::product || dtype == DataType::boolean)) continue;
           Exercise what;

@@ -95,7 +95,7 @@ inline std::vector<Treatment> all_treatments() {
     found.push_back({dtype, dtype, -7.25});
     for (int other = 0; other < data_type_count; ++other) {
       const auto to = static_cast<DataType>(other);
-      if (to == dtype || !is_floating(dtype) || !is_floating(to)) continue;
+      if (to == dtype || !is_possible({dtype, to, 1.0})) continue;
       found.push_back({dtype, to, 1.0});
       found.push_back({dtype, to, 1.0 / 3});
     }

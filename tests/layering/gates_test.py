@@ -167,6 +167,20 @@ class Gates(unittest.TestCase):
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/base/ids.hpp:2: the switch over ReduceOp has a default", found)
 
+    def test_an_operation_of_tensorflow_that_one_language_lacks_is_found(self):
+        whole = {"src/python/tensorflow/collectives.cpp": '{{"HorovodSum", x}}', "src/python/tensorflow/facts.cpp": "",
+                 "src/python/horovod/tensorflow/_library.py": 'COLLECTIVES = (\n    "HorovodSum")\n',
+                 "src/python/horovod/tensorflow/mpi_ops.py": '@tf.RegisterGradient("HorovodSum")\n'}
+        self.write(GOOD | whole)
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        for file, text, fault in (("_library.py", "COLLECTIVES = ()\n", "not both"), ("mpi_ops.py", "", "no gradient")):
+            self.write(whole | {f"src/python/horovod/tensorflow/{file}": text})
+            found, = closed_sets.faults_of(self.root)
+            self.assertIn(fault, found)
+
+    def test_a_library_whose_headers_nobody_confines_is_found(self):
+        self.assert_one_fault("src/native/ofi/domain.hpp", "#include <rdma/fabric.h>\n", "need a row in HEADERS_OF")
+
     def test_a_make_of_gpu_is_found_outside_of_its_folders(self):
         self.write(GOOD | {
             "src/devices/cuda/gpu.cpp": "cuda::Gpu gpu;\n", "src/base/gpu_makes.cpp": 'auto row = "cuda";\n',

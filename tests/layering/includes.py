@@ -201,6 +201,9 @@ def faults_of(root):
     tree = Tree(root)
     registries = tree.registries()
     faults = [*faults_of_cmake(tree), *faults_of_plugins(tree)]
+    libraries = {"/".join(file.split("/")[:2]) for file in tree.files if file.startswith("native/")}
+    for folder in sorted(libraries - HEADERS_OF.keys() - {"native/posix"}):
+        faults.append(f"src/{folder}: its library's headers need a row in HEADERS_OF of tests/layering/includes.py")
     for file in tree.files:
         if layer_of(file) in MAY_USE:
             faults.extend(faults_of_file(tree, file, registries))

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
+#include "base/reduce_op.hpp"
 #include "collectives/registry.hpp"
 #include "conformance/exercise.hpp"
 #include "connections/mpi_peers.hpp"
@@ -189,8 +190,9 @@ TEST(OverMpi, every_operation_scale_root_share_and_joined_rank_gives_what_the_re
       what.postscale = 0.5;
       if (reduces(verb) && !run(what, 2)) return;
     }
-    for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product})
+    for (std::size_t at = 0; at < reduce_op_count; ++at)
       for (DataType dtype : {DataType::i32, DataType::f32, DataType::boolean}) {
+        const auto op = static_cast<ReduceOp>(at);
         Exercise what;
         what.dtype = dtype;
         what.op = op;

@@ -33,17 +33,17 @@ def _let_operations_overlap():
     them one after another."""
     try:
         from tensorflow.python.framework import auto_control_deps
-        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset(OPERATIONS)
+        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset(COLLECTIVES + FACTS)
     except (ImportError, AttributeError, TypeError):
         pass
 
 
-OPERATIONS = (
+COLLECTIVES = (
     "HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather", "HorovodGroupedAllgather", "HorovodBroadcast",
-    "HorovodAlltoall", "HorovodReducescatter", "HorovodGroupedReducescatter", "HorovodSize", "HorovodLocalSize",
-    "HorovodRank", "HorovodLocalRank", "HorovodProcessSetIncluded")
+    "HorovodAlltoall", "HorovodReducescatter", "HorovodGroupedReducescatter")
+FACTS = ("HorovodSize", "HorovodLocalSize", "HorovodRank", "HorovodLocalRank", "HorovodProcessSetIncluded")
 
 operations, failures = _load()  # failures(): how many operations have failed because the job has
 _let_operations_overlap()
-for _fact in OPERATIONS[8:]:
+for _fact in FACTS:
     tf.no_gradient(_fact)
