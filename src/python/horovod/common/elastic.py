@@ -264,10 +264,17 @@ def begin_again(basics):
     try:
         basics.init(process_sets=sets)
     except (ValueError, HorovodInternalError) as error:
-        what_to_do = ("" if is_elastic else
+        what_to_do = (_if_sets_do_not_fit(sets, error) if is_elastic else
                       "\nA rank that has ended is replaced only in a job of horovodrun --min-np. Start the job again "
                       "and let it go on from its last checkpoint (hvd.checkpoint.Checkpointer)")
         raise HorovodInternalError(f"hvd.elastic.run: the ranks could not begin again: {error}{what_to_do}") from error
+
+
+def _if_sets_do_not_fit(sets, error):
+    if not sets or "process set needs ranks" not in str(error):
+        return ""
+    needed = 1 + max(max(each.ranks) for each in sets if each.ranks)
+    return f"\nThe process sets of hvd.init() need {needed} ranks: start the job with --min-np {needed}"
 
 
 def _sets_of_this_job(basics):
