@@ -1,7 +1,8 @@
 #pragma once
 // The one thread of a rank that owns all changing state of the runtime. It takes submissions, agrees and runs batches.
 //
-// 1. Submissions come from the inbox. An op that has a slot marks its arrival there; for any other op a ballot is sent.
+// 1. Submissions come from the inbox. The engine marks an arrival at the slot of an op, or sends a ballot for an
+//    op without a slot.
 // 2. The engine of a node's lowest rank is also the leader: the coordinator decides, and the log holds its decisions
 //    (leader.hpp).
 // 3. The log is executed in order: slots are learned and forgotten, and batches are queued. The end of the log is the

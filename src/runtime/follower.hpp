@@ -1,10 +1,10 @@
 #pragma once
-// What a rank takes from the log, and what it tells the leader before: the part of a rank in the agreement, be it the
-// leader's or another. Only the engine's thread uses it, except for sets().
+// A rank's part in the agreement: what it sends to the leader, and what it then reads from the log. The rank of the
+// leader has one too. Only the engine's thread uses it, except for sets().
 //
 // 1. An op that was submitted and has a slot marks its arrival there; for any other op a ballot is sent.
-// 2. Records give slots to ops and take them away. A batch is a list of slots: this rank's operations at these slots
-//    are queued. A rank that has joined takes part with stand-ins.
+// 2. Records give slots to ops and take them away. A batch is a list of slots: this rank queues its operations at
+//    these slots. A rank that has joined takes part with stand-ins.
 // 3. When a batch has ended, or an op has failed, its operations are settled.
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 #pragma once
 // This process's membership in the job that it was launched into. It finds the bootstrap, meets the other ranks and
-// starts a Runtime, as often as the program likes. It is kept until the process ends, because launchers do not allow a
-// process to leave and join again. Where the ranks come and go, each start asks for this process's place anew.
+// starts a Runtime, as often as the program likes. It lives until the process ends, because launchers do not allow a
+// process to leave and join again. In an elastic job, each start asks for this process's rank anew.
 #include <memory>
 #include <optional>
 #include <string>

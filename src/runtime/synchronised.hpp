@@ -1,6 +1,6 @@
 #pragma once
-// Remembers for the calling thread, by runtime and process set, the last record of the log for which it has waited. At
-// the same place of a program the value is equal on all ranks, because they wait for the same operations there.
+// Remembers the last record of the log for which the calling thread has waited, for each runtime and process set. At
+// the same place of a program this record is the same on all ranks, because they have waited for the same operations.
 #include <cstdint>
 
 #include "base/ids.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// The core of the engine's thread, as HOROVOD_THREAD_AFFINITY has it.
+// Binds the engine's thread to the core that HOROVOD_THREAD_AFFINITY names for this rank.
 #include "base/settings/config.hpp"
 #include "base/world.hpp"
 #include "topology/layout.hpp"

@@ -1,6 +1,6 @@
 #pragma once
-// Where the hosts of an elastic job are known from: fixed hosts (-H, a host file, the scheduler's job), or a script
-// that is run again and again (--host-discovery-script).
+// Finds the hosts of an elastic job. The hosts are fixed (-H, a host file, the scheduler's job), or a script lists them
+// each time it is run (--host-discovery-script).
 #include <poll.h>
 #include <sys/types.h>
 

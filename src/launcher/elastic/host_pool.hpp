@@ -1,7 +1,7 @@
 #pragma once
-// The hosts of an elastic job, and which of their slots may have a worker: what discovery has found, without what is
-// out. A host or a slot goes out when a rank has failed there; it comes back after its cooldown, or never without one.
-// Pure: time and random numbers are passed in.
+// The hosts of an elastic job, and which of their slots may have a worker: the slots that discovery has found, except
+// those that are out. A host or a slot goes out when a rank has failed there. With a cooldown it comes back at the end
+// of the cooldown; otherwise it stays out. Pure: time and random numbers are passed in.
 #include <chrono>
 #include <compare>
 #include <map>
@@ -48,7 +48,7 @@ class HostPool {
   // When the next host or slot that is out comes back; empty if none does.
   std::optional<Time> next_return(Time now) const;
 
-  // The place of the host among all that were ever found; hosts that were found first have the lowest.
+  // The place of the host among all hosts that were ever found. The host that was found first has the lowest place.
   std::size_t place_of(const std::string& host) const;
 
  private:

@@ -403,7 +403,8 @@ void Membership::take_out_slot(const HostPool::Slot& slot, const std::string& wh
   steps_.push_back(TakeOut{slot.host, slot.index, pool_.take_out(slot.host, slot.index, now, settings_.draw()), why});
 }
 
-// One failure says nothing about the slot. A cooldown is the user's word on how long it rests.
+// A slot without a cooldown may fail several times before it goes out. With a cooldown, the user has chosen how long a
+// failed slot stays out.
 void Membership::lose_slot(const HostPool::Slot& slot, const std::string& why) {
   if (!settings_.cooldown) {
     SlotFailures& failures = slot_failures_[slot];

@@ -1,29 +1,31 @@
 #pragma once
-// Who takes part in an elastic job: facts go in, the next step comes out. A pure object of the job's thread. It knows
-// no process, socket or thread. Its clock and its random numbers are passed in, so every order of facts can be tested.
+// Decides which processes take part in an elastic job: facts go in, the next step comes out. A pure object of the job's
+// thread. It knows no process, socket or thread. Its clock and its random numbers are passed in, so every order of
+// facts can be tested.
 //
-// A worker is one process on one slot of a host. Its number is never given again: whatever arrives late from an older
-// process of a slot is known to be that. A world is the ranks of one epoch. Only this object gives out identities, and
+// A worker is one process on one slot of a host. No two workers have the same number, so a late message from an
+// older process of a slot is recognised. A world is the ranks of one epoch. Only this object gives out identities, and
 // each epoch is given once, so nobody is in two worlds.
 //
 //  1. Slots of the hosts that were found get workers: up to `most`, and `spares` more. A worker that asks for the first
 //     time waits until it gets a rank: in the first world, in the place of a rank that was lost, or as `added`.
-//  2. The first world begins when all workers that were started have asked and there are `first` of them; `least` are
-//     enough once a worker has failed.
+//  2. The first world begins when all workers that were started have asked and there are `first` of them. Once a worker
+//     has failed, `least` are enough.
 //  3. A rank that fails takes its host out while other hosts hold `least` live workers and the training's state; else
-//     only its slot is lost. A lost host is always out. What is out returns after its cooldown, or never without one.
-//     A slot without a cooldown gets a replacement at once, and goes out when it fails for the third time and the
-//     training has not come further between.
+//     only its slot is lost. A lost host is always out. A host or slot that is out returns after its cooldown; without
+//     a cooldown it never returns. A failed slot without a cooldown gets a replacement at once. It goes out at its
+//     third failure if the training has made no progress since the first.
 //  4. When a rank of the world asks again, or has failed, the world is over. All of its ranks must ask or end. Then the
-//     next world begins at once, with those who are left and with workers that wait; it does not wait for others as
-//     long as there are `least`.
-//  5. When workers wait that can be added, or when ranks must leave since their slot is not found any more, the first
-//     rank is told, once for each world and kind of change. It makes all ranks ask at the same commit.
+//     next world begins at once, with the ranks that are left and the workers that wait. It waits for others only while
+//     there are fewer than `least`.
+//  5. Workers that can be added may wait, and ranks must leave when discovery no longer finds their slot. The first
+//     rank is told of either, once for each world and kind of change. It makes all ranks ask at the same commit.
 //  6. Survivors keep their order. Ranks go host by host, and hosts with survivors come first: rank 0 has the state.
 //  7. The job ends when all ranks have finished; when one has finished and others have not; when no rank that has the
 //     state is left; after `reset_limit` resets; when the same first failure happens at the same step three times; when
 //     there are fewer than `least` and nothing can change that within `timeout`.
-//  8. Every wait has a limit, and says for whom it waits. Who does not ask in time is stopped and counts as failed.
+//  8. Every wait has a limit, and names the workers that it waits for. A worker that does not ask in time is stopped
+//     and counts as failed.
 #include <chrono>
 #include <cstdint>
 #include <deque>

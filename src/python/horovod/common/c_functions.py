@@ -1,4 +1,4 @@
-"""The results of the C functions horovod_rank() and so on of the extension mpi_lib_v2: numbers, or codes for errors.
+"""Results of the C functions of the extension mpi_lib_v2, such as horovod_rank(): a number, or a code for an error.
 Pointers are passed as numbers."""
 import ctypes
 import os

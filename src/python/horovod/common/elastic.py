@@ -1,7 +1,7 @@
 """Elastic training: a state that is committed, and a loop that goes on from it after a failure.
 
-In an elastic job (horovodrun --min-np) the loop begins again with the ranks that horovodrun then assigns: those that
-are left, and new ones. In other jobs it begins again with the ranks that the job was started with.
+In an elastic job (horovodrun --min-np) the loop begins again with the ranks that horovodrun assigns next: the ranks
+that are left, and new ones. In other jobs it begins again with the ranks that the job was started with.
 """
 import functools
 import queue
@@ -49,20 +49,20 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp, update_res):
-        """Tells that hosts have changed, from any thread. What rank 0 is told interrupts all ranks at their next
-        commit() or check_host_updates()."""
+        """Reports a change of the hosts. May be called from any thread. A change that is reported on rank 0
+        interrupts all ranks at their next commit() or check_host_updates()."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self):
-        """Saves the state, which a restore goes back to, and looks for news about hosts. All ranks call it at the same
+        """Saves the state for a later restore, and checks for changes of the hosts. All ranks call it at the same
         step."""
         self.save()
         self._saves += 1
         self.check_host_updates()
 
     def check_host_updates(self):
-        """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of a change. All ranks call it at the same
-        step."""
+        """Raises HostsUpdatedInterrupt on all ranks if rank 0 has got a report of a change. All ranks call it at the
+        same step."""
         notification_manager.look()
         last, changes = self._last_updated_timestamp, HostUpdateResult.no_update
         while True:
@@ -87,11 +87,11 @@ class State:
         raise NotImplementedError
 
     def sync(self):
-        """Makes the state equal on all ranks: to that of rank 0."""
+        """Gives all ranks the state of rank 0."""
         raise NotImplementedError
 
     def reset(self):
-        """Subclasses adapt here to other ranks, before the callbacks."""
+        """Subclasses adapt to the new ranks here. The callbacks run afterwards."""
 
     def is_keeper(self):
         """Whether keep() can write a checkpoint of the last commit."""
@@ -206,7 +206,7 @@ def _newcomers():
 
 
 class _Resets:
-    """Counts the resets of one run, and ends it when another one is of no use."""
+    """Counts the resets of one run, and ends the run when another reset would not help."""
 
     def __init__(self, state):
         self.number, self.why = 0, ""
@@ -217,8 +217,8 @@ class _Resets:
         self._limit = int(limit) if limit else None
 
     def look_at_ranks(self):
-        """After a reset: if the ranks are others than before, the failure was that of a rank which has ended. How often
-        that may happen is horovodrun's affair."""
+        """Called after a reset. If the ranks have changed, a rank had ended, and that failure does not count:
+        horovodrun decides how many such failures a job may have."""
         size = _core.world()[1] if _core.has_place() else None
         if size != self._size or _newcomers() > 0:
             self._failures = 0
@@ -256,8 +256,8 @@ def check_members(basics):
 
 
 def begin_again(basics):
-    """hvd.shutdown() and hvd.init(), with the process sets that there are; in an elastic job with those that hvd.init()
-    got first, which new ranks have, too."""
+    """Calls hvd.shutdown() and hvd.init() with the process sets that exist now. In an elastic job it uses the sets that
+    hvd.init() got first, because new ranks have the same ones."""
     is_elastic = _core.elastic_facts() is not None
     sets = basics.listed_sets if is_elastic else _sets_of_this_job(basics)
     basics.shutdown()

@@ -1,5 +1,5 @@
-"""A meeting: the place where ranks that horovodrun does not start find each other, and where they and the program that
-starts them put and get values (hvd_meeting_open in horovod.h). The program is no rank."""
+"""A meeting: the place where ranks find each other if horovodrun does not start them. The ranks, and the program that
+starts them, put values there and get them (hvd_meeting_open in horovod.h). The program itself has no rank."""
 import os
 
 from horovod import _core
@@ -10,8 +10,9 @@ _VARIABLES = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "H
 class Meeting:
     """A meeting that this process has opened, or has entered with `enter`.
 
-    `size` is the number of ranks. It listens on `interfaces` (names, separated by commas), else on those of
-    HOROVOD_GLOO_IFACE, else on all; on a port of `ports` (first, last), else of HOROVOD_PORT_RANGE, else on any.
+    `size` is the number of ranks. It listens on `interfaces` (names, separated by commas). The default is
+    HOROVOD_GLOO_IFACE, and all interfaces without it. The port is one of `ports` (first, last). The default is
+    HOROVOD_PORT_RANGE, and any port without it.
     """
 
     def __init__(self, size, interfaces=None, ports=(0, 0)):
@@ -19,7 +20,7 @@ class Meeting:
 
     @classmethod
     def enter(cls, addresses, port, secret, timeout=None):
-        """Enters the meeting of another process. The three texts are those of `place()` there. TimeoutError after
+        """Enters the meeting of another process, whose `place()` gives the first three arguments. TimeoutError after
         `timeout` seconds (None: HOROVOD_START_TIMEOUT), ConnectionError if nobody listens there."""
         meeting = cls.__new__(cls)
         meeting._meeting = _core.meeting_enter(addresses, port, secret,
@@ -28,7 +29,7 @@ class Meeting:
 
     def variables(self, rank):
         """Returns the environment variables by which a process becomes this rank in hvd.init(). One of them is a
-        secret: it must not be put into a command line, nor where others can read it."""
+        secret: keep it out of command lines and of files that other users can read."""
         return _core.meeting_variables(self._meeting, rank)
 
     def place(self):
@@ -37,7 +38,7 @@ class Meeting:
         return tuple(variables[name] for name in _VARIABLES)
 
     def rank_ended(self, rank, how):
-        """Tells the ranks that wait for this one that its process has ended. `how` completes "rank 3 …"."""
+        """Tells the ranks that wait for rank `rank` that its process has ended. `how` completes "rank 3 …"."""
         _core.meeting_rank_ended(self._meeting, rank, how)
 
     def put(self, key, value):

@@ -10,7 +10,7 @@ _OLDEST = 21800
 
 
 def nccl_version() -> int:
-    """Its version as NCCL counts, or 0."""
+    """Returns the version as NCCL writes it (22809 for 2.28.9), or 0 if no NCCL would be used."""
     if os.environ.get("HOROVOD_NCCL") == "0":
         return 0
     named = os.environ.get("HOROVOD_NCCL_LIBRARY")
@@ -24,7 +24,7 @@ def _code(text: str) -> int:
 
 
 def _of_file(path: str) -> int:
-    """Of a library that may be loaded already. Otherwise its file's name or that of its package tells."""
+    """Asks the library if it is loaded already. Otherwise takes the version from the name of its file or package."""
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
         version = ctypes.c_int()

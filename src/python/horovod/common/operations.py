@@ -1,4 +1,4 @@
-"""What an operation needs before it starts, whatever framework its tensor is of: its name, and checks of arguments."""
+"""What an operation of any framework needs before it starts: a name, and checks of its arguments."""
 import operator
 import re
 
@@ -44,7 +44,7 @@ def place_in(set_id):
 
 
 def ranks_may_change():
-    """Whether this job may go on with other ranks, so that their number is to be asked for in each step."""
+    """True if this job may continue with other ranks. The number of ranks must then be asked for in each step."""
     facts = getattr(_core, "elastic_facts", None)
     return facts is not None and facts() is not None
 

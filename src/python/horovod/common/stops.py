@@ -10,13 +10,13 @@ AGAIN = 75  # EX_TEMPFAIL: the training was saved before its end, and another ru
 
 
 def should_stop(process_set=global_process_set):
-    """Whether the loop is to be left now; true at the same step on all ranks of the process set.
+    """True if the loop must be left now. It becomes true at the same step on all ranks of the process set.
 
-    Call it after each step, in the thread that waits for the step's operations: what the ranks have agreed on is
-    compared with the last of those in that set. It costs no message and never waits.
+    Call it after each step, in the thread that waits for the step's operations: it compares the
+    agreed stop point with the last of these operations in that set. It sends no message and never waits.
 
     It becomes true after a signal to any rank (HOROVOD_STOP_SIGNALS), when the scheduler ends the job soon, and after
-    request_stop(). The first call begins to listen for the signals; those that the program handles stay the program's.
+    request_stop(). The first call begins to listen for the signals, except for those that the program handles itself.
     """
     return _core.should_stop(process_set._check_id())
 
@@ -41,8 +41,8 @@ def stop_cause():
 
 
 def should_stop_after_barrier(process_set=global_process_set):
-    """should_stop() for frameworks whose own threads wait for a step's operations: the ranks meet, which costs a
-    message, and so agree."""
+    """should_stop() for frameworks whose own threads wait for a step's operations. The ranks agree at a barrier,
+    which costs a message."""
     set_id = process_set._check_id()
     stops = _core.should_stop(set_id)  # the first call begins to listen
     _ops.barrier(set_id)
