@@ -21,76 +21,77 @@ constexpr ErrorRow error_table[] = {
      "does not take. The message has the line. Correct it, or leave the flag out."},
     {"HVD1003", "faulty file of settings",
      "The site's or the user's file of settings cannot be read or understood; the message has file, line, what was "
-     "expected and what was found. If it is the site's, tell who administers it; `HOROVOD_SITE_CONFIG=none` "
+     "expected and what was found. If it is the site's, tell the administrator; `HOROVOD_SITE_CONFIG=none` "
      "starts without it. See docs/configuration.md."},
     {"HVD1004", "locked setting",
      "A flag, a variable or a file sets what the site has locked. Leave it out, or ask the contact that the "
-     "message names. `horovodrun --show-config` tells what is locked and where each value comes from."},
+     "message names. `horovodrun --show-config` shows what is locked and where each value comes from."},
     {"HVD1005", "no plan for the job",
      "The number of ranks, the hosts, the command or the launcher do not fit each other or the job around: `-np` "
      "is missing, there are too few slots, a host file is wrong, the launcher is not there. `horovodrun --explain` "
-     "with the same flags tells what was found."},
+     "with the same flags shows what was found."},
     {"HVD1006", "command not found",
-     "The command of the ranks does not exist along PATH, or cannot be executed. Look at its spelling, at the "
-     "modules or environment that are loaded, and at the file's permissions."},
+     "The command of the ranks does not exist along PATH, or cannot be executed. Check its spelling, the "
+     "loaded modules or environment, and the file's permissions."},
     {"HVD1007", "image that cannot be used",
-     "`--container` names no image, or one that no runtime here can run, or one of another Horovod. The message "
+     "The image of `--container` does not exist, no runtime here can run it, or it has another Horovod. The message "
      "says what was expected. See docs/containers.md."},
     // HVD1008 was the id of another error once.
     {"HVD1009", "job script that cannot be written",
-     "`--jobscript` lacks something that the site demands, or a value does not fit it. The message names it."},
+     "`--jobscript` lacks something that the site demands, or has a value that the site does not accept. The message "
+     "names it."},
     {"HVD1010", "support bundle that cannot be written",
-     "The archive's place cannot be written, or `tar` is not there. Name another file: `--support-bundle=FILE`."},
-    {"HVD1011", "build that cannot be had",
+     "The archive cannot be written there, or `tar` is missing. Name another file: `--support-bundle=FILE`."},
+    {"HVD1011", "build that is not available",
      "A variable of the environment asks the build for something that this version does not have, such as "
-     "HOROVOD_WITH_MXNET=1 or HOROVOD_GPU_OPERATIONS=MPI, or is neither 0 nor 1. Unset it, or see "
-     "docs/migration.md for what each variable does."},
+     "HOROVOD_WITH_MXNET=1 or HOROVOD_GPU_OPERATIONS=MPI, or has a value other than 0 and 1. Unset it. "
+     "docs/migration.md describes each variable."},
     {"HVD1012", "environment that cannot be staged",
-     "The archive of `--stage` is not there, is no whole archive of tar, would be unpacked outside of its folder, "
-     "holds no environment, or has no room on a node. The message names the node and says what was found; see "
+     "The archive of `--stage` is missing, is not a complete tar archive, would be unpacked outside its folder, "
+     "contains no environment, or does not fit on a node. The message names the node and says what was found; see "
      "docs/launching.md."},
     {"HVD1201", "a rank failed",
-     "A rank ended with a code other than 0, and the others were ended because of it. The cause is in what this "
-     "rank wrote, often a traceback just above; what other ranks say is a consequence."},
+     "A rank ended with a code other than 0, and the others were ended because of it. The output of this rank "
+     "has the cause, often a traceback just above; the errors of other ranks are consequences."},
     {"HVD1202", "a rank was killed",
      "A signal ended a rank: a crash (SIGSEGV, SIGBUS, SIGILL), the out-of-memory killer or somebody (SIGKILL). "
-     "The block names the likely reason. Against a lack of memory: fewer ranks per node, smaller batches, fewer "
+     "The block names the likely reason. If memory ran out, use fewer ranks per node, smaller batches, fewer "
      "loader workers, or more memory for the job."},
     {"HVD1203", "a rank was not started",
      "The command of a rank could not be executed on its host. Horovod, the command and its environment must be at "
      "the same place on every host, or HOROVOD_REMOTE_PROGRAM must name it."},
     {"HVD1204", "a host was lost",
-     "A host gave no sign of life any more, or its agent ended. Look at the node's state with the scheduler and "
-     "for its kernel's messages; start again without it."},
+     "A host stopped answering, or its agent ended. Look at the node's state in the scheduler and at its kernel's "
+     "messages; start again without it."},
     {"HVD1205", "a rank ended the job",
-     "A rank asked for the end of the job, because an operation failed or it stalled. The reason is in the "
-     "block and has an id of its own where there is one."},
-    {"HVD2001", "no start",
+     "A rank asked for the end of the job, because an operation failed or stalled. The block has the reason, and "
+     "its id if it has one."},
+    {"HVD2001", "the start failed",
      "The ranks could not join the job or reach each other. The message names what was tried. Compare with "
-     "`horovodrun --explain`; HOROVOD_LOG_LEVEL=debug tells each step."},
+     "`horovodrun --explain`; HOROVOD_LOG_LEVEL=debug prints each step."},
     {"HVD2002", "alone among several",
      "The process was started as one of several, but found none of the others, so each would train alone. Use the "
      "flag that the message names, as `srun --mpi=pmix`, or let the launcher's variables through."},
-    {"HVD2003", "not all came in time",
-     "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import, hang, have "
-     "ended, or were started in another way. The message names them; raise the limit if imports are slow."},
+    {"HVD2003", "some ranks did not come in time",
+     "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import modules, hang, or "
+     "have ended, or were started in another way. The message names them; raise the limit if imports are slow."},
     {"HVD2004", "Horovod is not started",
      "A function that needs the job was called before `hvd.init()` or after `hvd.shutdown()`."},
     {"HVD2101", "the ranks disagree",
      "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same "
-     "code with the same settings; the message names who has what."},
+     "code with the same settings; the message names the ranks and their values."},
     {"HVD2102", "a rank was lost",
      "A rank ended or cannot be reached while others need it. Look for the first failure: the launcher's block, or "
      "the rank's own output."},
     {"HVD2103", "an operation took too long",
-     "Something that all ranks take part in did not end in its time. The message names the ranks that did not "
+     "A step that all ranks take part in did not end in time. The message names the ranks that did not "
      "answer, and the setting of the limit."},
     {"HVD2104", "a stream that cannot wait",
      "The operation is done, but the stream that should wait for its result is being captured into a graph. The "
      "handle stays: wait for it before the capture begins, or after its end."},
     {"HVD2105", "a name that is in flight",
-     "An operation was started under a name whose last use has not ended on this rank. Wait for that one, or give "
-     "this one another name."},
+     "An operation was started under a name whose last use has not ended on this rank. Wait for it, or give "
+     "the new operation another name."},
     {"HVD2106", "wrong arguments",
      "An argument of one call is wrong, whatever the other ranks do. The message names the argument, what was "
      "expected and what was found."},
@@ -98,11 +99,11 @@ constexpr ErrorRow error_table[] = {
      "The operation cannot be carried out, because Horovod was shut down: by this rank, by another one that ended in "
      "order, or by the program's end of MPI. If ranks take different numbers of steps, see `hvd.join()`."},
     {"HVD2108", "not possible here",
-     "What was asked for is not in this build, or not possible with this library, this kind of memory or this "
-     "machine. The message names what would do it."},
+     "This build does not have what was asked for, or it is not possible with this library, this kind of memory or "
+     "this machine. The message names what would make it possible."},
     {"HVD2109", "no memory",
-     "There was not enough memory for the operation, or a limit on it was reached. The message names how much was "
-     "wanted and, where it is a limit, which one."},
+     "There was not enough memory for the operation, or a limit on it was reached. The message names the "
+     "amount and, if a limit was reached, the limit."},
     {"HVD2110", "the system refused",
      "The operating system or a library refused a call. The message has the call and the reason that was given."},
     {"HVD2201", "missing ranks",
@@ -112,8 +113,8 @@ constexpr ErrorRow error_table[] = {
      "The state could not be saved: no space, no permission, another job has the lease of the path, or no HDF5 "
      "library. The previous generation is untouched."},
     {"HVD3002", "checkpoint that cannot be read",
-     "There is none at the path, or a checksum or its form is wrong. `horovodrun --checkpoint verify PATH` tells "
-     "what; an older generation may be whole."},
+     "There is no checkpoint at the path, or its checksum or form is wrong. `horovodrun --checkpoint verify PATH` "
+     "names the fault; an older generation may be intact."},
 };
 
 }  // namespace

@@ -94,12 +94,12 @@ class State:
         """Subclasses adapt to the new ranks here. The callbacks run afterwards."""
 
     def is_keeper(self):
-        """Whether keep() can write a checkpoint of the last commit."""
+        """True if keep() can write a checkpoint of the last commit."""
         return False
 
     def keep(self):
-        """The job ends for want of ranks. Writes a checkpoint of the last commit, without the other ranks, and ends the
-        process so that the job is put back into its queue."""
+        """Called when the job ends because it has too few ranks. Writes a checkpoint of the last commit without the
+        other ranks, and ends the process so that the job is put back into its queue."""
         raise NotImplementedError
 
 
@@ -191,7 +191,7 @@ _FAILED, _HOSTS_UPDATED = 1, 2
 
 
 def _is_to_keep():
-    """Whether horovodrun has told this process, which got no rank, to write a checkpoint."""
+    """True if this process got no rank and horovodrun has told it to write a checkpoint."""
     news = _core.take_hosts_updated()
     return news is not None and news[1] & _KEEP != 0
 
