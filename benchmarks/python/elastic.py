@@ -2,6 +2,7 @@
 import argparse
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,12 @@ ROWS = [  # name, with, the rank that ends, spares, whether the job has to be wh
 ]
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
 def run(kind, victim, spares, losses, folder):
     """Runs one job and returns its events as lists of words."""
     events = folder / f"{kind}.{victim}.{spares}"
@@ -29,7 +36,7 @@ def run(kind, victim, spares, losses, folder):
                        str(spares), sys.executable, *program]
         else:
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc-per-node={SIZE}",
-                       f"--max-restarts={losses}", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", *program]
+                       f"--max-restarts={losses}", f"--master-port={free_port()}", *program]
         with open(f"{events}.output", "w", encoding="utf-8") as output:
             done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False,
                                   env={**os.environ, "OMP_NUM_THREADS": "1"})

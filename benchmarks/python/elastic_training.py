@@ -81,8 +81,12 @@ def train_with_torchrun():
     import torch.distributed as dist
     model, optimizer = model_and_optimizer()
     note("ready", time.time())
-    dist.init_process_group("gloo")
-    rank, size, epoch = dist.get_rank(), dist.get_world_size(), int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
+    rank, size, port, restarts = (int(os.environ[name]) for name in (
+        "RANK", "WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"))
+    epoch = restarts + 1
+    # torchrun's agent serves the store. With the same keys at each start, ranks would find addresses of ended ranks.
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], port, size, is_master=False)
+    dist.init_process_group("gloo", store=dist.PrefixStore(f"start {epoch}", store), rank=rank, world_size=size)
     model = torch.nn.parallel.DistributedDataParallel(model)
     steps, losses = 0, 0
     while losses < LOSSES or steps < STEPS_BEFORE:
