@@ -47,8 +47,8 @@ class Node final : public AgreementEffects {
   // The leader handles everything that has come. Returns the time that this takes. What the leader sends is in
   // `outbox`.
   Nanoseconds run();
-  void tell_lost(Rank rank, const std::string& why) {
-    agreement_->tell_lost(rank, why);
+  void announce_loss(Rank rank, const std::string& why) {
+    agreement_->announce_loss(rank, why);
     lost(rank, why);
   }
   void begin_step();
@@ -83,7 +83,7 @@ class Node final : public AgreementEffects {
   void scheduled(SlotId) override {}
   void heard_ballot(runtime::OpNameView, Rank) override { ++items_; }
   void heard_stall(Rank, const runtime::StallRequest&) override {}
-  void heard_heeded(Rank) override {}
+  void heard_ack(Rank) override {}
   void lost(Rank, std::string_view why) override {
     has_ended = true;
     told = why;
@@ -355,9 +355,9 @@ void Job::happen(const Event& event) {
     case Kind::finish: last_finish_ = std::max(last_finish_, event.at); return;
     case Kind::notice:
       if (node.is_gone || node.has_ended) return;
-      node.tell_lost(Rank{at(event.other).first_rank}, "rank " + std::to_string(at(event.other).first_rank) +
-                                                           " (host n" + std::to_string(host_of(event.other)) +
-                                                           ") is lost");
+      node.announce_loss(Rank{at(event.other).first_rank}, "rank " + std::to_string(at(event.other).first_rank) +
+                                                               " (host n" + std::to_string(host_of(event.other)) +
+                                                               ") is lost");
       deliver(event.node, event.at);
       return note_told(event.at);
   }

@@ -231,8 +231,8 @@ int write_support_bundle(const Flags& flags, const Environment& environment, con
 }
 
 // Prints what the user only asked to be told. Returns the exit code, or nullopt if there is a job to run.
-std::optional<int> tell_what_was_asked(const Flags& flags, const Environment& environment,
-                                       const launcher::Layers& layers) {
+std::optional<int> print_what_was_asked(const Flags& flags, const Environment& environment,
+                                        const launcher::Layers& layers) {
   if (flags.has("help")) return std::fputs(launcher::help_text().c_str(), stdout), 0;
   if (flags.has("version")) return std::printf("%s\n", posix::plugin_stamp(0).version), 0;
   if (flags.has("manual")) return std::fputs(launcher::manual_page().c_str(), stdout), 0;
@@ -282,7 +282,7 @@ bool is_inner_run(const Flags& flags) {
   return flags.command.size() > 1 && std::ranges::find(inner, flags.command[1]) != std::end(inner);
 }
 
-void forget_what_is_for_the_job(Flags& flags) {
+void drop_job_only_flags(Flags& flags) {
   for (const char* name :
        {"preflight", "stage", "stage_to", "stage_remove", "output_filename", "verbose", "prefix_output_with_timestamp"})
     flags.forget(name);
@@ -308,10 +308,10 @@ int run(int count, char** arguments) {
   constexpr const char* without_files[] = {"help", "version", "manual", "completion"};
   bool needs_files = std::none_of(std::begin(without_files), std::end(without_files), asks_for);
   auto layers = needs_files ? launcher::lay_files_under(*flags, environment) : launcher::Layers{};
-  if (is_inner_run(*flags)) forget_what_is_for_the_job(*flags);
+  if (is_inner_run(*flags)) drop_job_only_flags(*flags);
   for (const std::string& notice : flags->notices) complain(notice, 0);
   if (!layers) return complain(layers.error(), usage_error, "HVD1003");
-  if (auto told = tell_what_was_asked(*flags, environment, *layers)) return *told;
+  if (auto told = print_what_was_asked(*flags, environment, *layers)) return *told;
 
   const std::span<char*> own(arguments + 1, static_cast<std::size_t>(count - 1) - flags->command.size());
   if (auto ended = stage(*flags, environment, own)) return *ended;

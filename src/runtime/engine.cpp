@@ -192,7 +192,7 @@ bool Engine::progress() {
   if (leader_ && has_tree_) news |= leader_->step();
   news |= read_log();
   if (departure_.phase() == Departure::Phase::running) news |= run_batches();
-  if (hear_of_the_end()) return true;
+  if (check_for_end()) return true;
   news |= follow_departure();
   if (!departure_.has_ended()) news |= outbox_.send_waiting();
   return news;
@@ -200,7 +200,7 @@ bool Engine::progress() {
 
 // Tells the departure the facts that other threads and ranks have left. Returns true if the log must be executed first:
 // all ranks may have agreed to end before a loss, so the log counts before the loss.
-bool Engine::hear_of_the_end() {
+bool Engine::check_for_end() {
   if (leader_ && leader_->verdict()) departure_.leader_ends(*leader_->verdict());
   int lost = lost_rank_.load(std::memory_order_acquire);
   if (lost >= 0 || board_.has_lost()) {
@@ -299,7 +299,7 @@ void Engine::execute(const Record& record) {
                  [&](const PublishedRecord& it) { runner_->published(it); },
                  [&](const StopPointRecord& it) {
                    stop_point_.take(it, follower_.records_read());
-                   if (leader_) leader_->await_heed();
+                   if (leader_) leader_->await_acks();
                  },
              },
              record);
@@ -423,7 +423,7 @@ void Engine::report_stall_on_device(const Runner::OldestIssued& issued, double w
                      {issued.batch.set, issued.batch.name},
                      final,
                      device};
-  tell_leader(stall);
+  report_to_leader(stall);
   // The work on the device never ends, so that no agreement would end this rank. The root may still name the rank that
   // holds up the others: until it has had the time, they stay.
   if (final && (issued.is_held_up_by_program || std::exchange(has_told_final_stall_, true)) && !leader_)
@@ -437,7 +437,7 @@ void Engine::report_stall(const Operation& operation, double waited_s, bool fina
   if (operation.scheduled) stall.missing = runner_->waiting_for(operation);
   Rank leader = layout_.node.rank_at(control::NodeBoard::leader);
   if (leader_ || !is_halted(world_, leader)) {
-    tell_leader(stall);
+    report_to_leader(stall);
     // A running batch can never end if one of its ranks does not answer. Each rank therefore ends by itself.
     if (!leader_ && final && stall.missing.value >= 0)
       departure_.stalled(
@@ -449,9 +449,9 @@ void Engine::report_stall(const Operation& operation, double waited_s, bool fina
   }
 }
 
-void Engine::tell_leader(const StallRequest& stall) {
+void Engine::report_to_leader(const StallRequest& stall) {
   if (!leader_) return outbox_.send(stall);
-  leader_->hear_of_stall(world_.rank, stall);
+  leader_->on_stall(world_.rank, stall);
   if (leader_->verdict()) departure_.leader_ends(*leader_->verdict());
 }
 

@@ -107,7 +107,7 @@ class Engine {
   void run(Deadline start_deadline);
   void connect(Deadline deadline);
   bool progress();
-  bool hear_of_the_end();
+  bool check_for_end();
   bool follow_departure();
   void carry_out(const Departure::Step& step);
   void hold_back();
@@ -121,7 +121,7 @@ class Engine {
   bool watch_for_stalls();
   void report_stall(const Operation& operation, double waited_s, bool final);
   void report_stall_on_device(const Runner::OldestIssued& issued, double waited_s, bool final);
-  void tell_leader(const StallRequest& stall);
+  void report_to_leader(const StallRequest& stall);
   Clock::time_point waits_since(const Operation& operation) const;
 
   const World& world_;

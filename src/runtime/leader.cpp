@@ -189,12 +189,12 @@ void Leader::leave() {
 }
 
 void Leader::leave_because(Rank lost, std::string_view why) {
-  agreement_.tell_lost(lost_.value_or(lost), why);
+  agreement_.announce_loss(lost_.value_or(lost), why);
   leave();
 }
 
-void Leader::hear_of_stall(Rank from, const StallRequest& stall) {
-  if (!stall.device.empty() && agreement_.coordinator() != nullptr) return hear_of_stall_on_device(from, stall);
+void Leader::on_stall(Rank from, const StallRequest& stall) {
+  if (!stall.device.empty() && agreement_.coordinator() != nullptr) return on_device_stall(from, stall);
   auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
   bool recent = last_report_ != Clock::time_point{} && Clock::now() - last_report_ < check_time / 2;
   if (recent && !stall.final) return;
@@ -220,7 +220,7 @@ void Leader::hear_of_stall(Rank from, const StallRequest& stall) {
   report_stall(agreement_.known_missing());
 }
 
-void Leader::hear_of_stall_on_device(Rank from, const StallRequest& stall) {
+void Leader::on_device_stall(Rank from, const StallRequest& stall) {
   const StallOnDevice it{from,           std::string(stall.name.name), std::string(stall.device),
                          stall.waited_s, stall.missing.value >= 0,     stall.final};
   const auto check_time = std::chrono::duration<double>(config_.stall_check_time_s);
@@ -296,23 +296,23 @@ void Leader::report_stall(const std::vector<Missing>& missing) {
   verdict_ = end_by_stall(text);
 }
 
-void Leader::await_heed() {
+void Leader::await_acks() {
   if (agreement_.coordinator() == nullptr || config_.stall_check_disable || config_.stall_check_time_s <= 0) return;
-  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
-  heed_due_ = Clock::now() + milliseconds_of(config_.stall_check_time_s);
+  has_acked_.resize(static_cast<std::size_t>(world_.size()));
+  acks_due_ = Clock::now() + milliseconds_of(config_.stall_check_time_s);
 }
 
-void Leader::heard_heeded(Rank from) {
-  has_heeded_.resize(static_cast<std::size_t>(world_.size()));
-  has_heeded_[static_cast<std::size_t>(from.value)] = true;
-  if (std::ranges::find(has_heeded_, false) == has_heeded_.end()) heed_due_.reset();
+void Leader::heard_ack(Rank from) {
+  has_acked_.resize(static_cast<std::size_t>(world_.size()));
+  has_acked_[static_cast<std::size_t>(from.value)] = true;
+  if (std::ranges::find(has_acked_, false) == has_acked_.end()) acks_due_.reset();
 }
 
 void Leader::report_what_is_due(Clock::time_point now) {
   if (stall_on_device_ && now >= stall_on_device_due_) report_stall_on_device(*stall_on_device_);
-  if (!heed_due_ || now < *heed_due_) return;
-  heed_due_ = now + milliseconds_of(config_.stall_check_time_s);
-  log::warning(report_on_heed(world_, has_heeded_, config_.stall_check_time_s));
+  if (!acks_due_ || now < *acks_due_) return;
+  acks_due_ = now + milliseconds_of(config_.stall_check_time_s);
+  log::warning(report_missing_acks(world_, has_acked_, config_.stall_check_time_s));
 }
 
 void Leader::heard_ballot(OpNameView name, Rank from) {

@@ -43,13 +43,13 @@ class Leader final : private AgreementEffects {
   }
   // Takes the request of a rank, perhaps this one, that has waited for a long time. One report names all operations
   // that wait.
-  void hear_of_stall(Rank from, const StallRequest& stall);
+  void on_stall(Rank from, const StallRequest& stall);
   // Called when the log has a stop point. If some ranks have not left their loops after the time of a stall warning
   // (HOROVOD_STALL_CHECK_TIME_SECONDS), the root reports which ranks. On other nodes this call does nothing.
-  void await_heed();
+  void await_acks();
   // Set on the root while a report is planned: report_what_is_due() must be called then.
   std::optional<Clock::time_point> report_due() const {
-    if (!stall_on_device_ || (heed_due_ && *heed_due_ < stall_on_device_due_)) return heed_due_;
+    if (!stall_on_device_ || (acks_due_ && *acks_due_ < stall_on_device_due_)) return acks_due_;
     return stall_on_device_due_;
   }
   void report_what_is_due(Clock::time_point now);
@@ -70,7 +70,7 @@ class Leader final : private AgreementEffects {
   Link* link_to(Neighbour neighbour);
   std::vector<SlotId> slots_in_doubt() const;
   void report_stall(const std::vector<Missing>& missing);
-  void hear_of_stall_on_device(Rank from, const StallRequest& stall);
+  void on_device_stall(Rank from, const StallRequest& stall);
   void report_stall_on_device(StallOnDevice stall);
   bool append_waiting();
   void note_moved(SlotId slot);
@@ -89,8 +89,8 @@ class Leader final : private AgreementEffects {
     note_moved(slot);
   }
   void heard_ballot(OpNameView name, Rank from) override;
-  void heard_stall(Rank from, const StallRequest& stall) override { hear_of_stall(from, stall); }
-  void heard_heeded(Rank from) override;
+  void heard_stall(Rank from, const StallRequest& stall) override { on_stall(from, stall); }
+  void heard_ack(Rank from) override;
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
   void answered(const std::vector<Missing>& missing) override;
@@ -121,9 +121,9 @@ class Leader final : private AgreementEffects {
   // The rank at which a batch on a device is held up may tell it a moment after the others.
   std::optional<StallOnDevice> stall_on_device_;
   Clock::time_point stall_on_device_due_, last_report_on_device_;
-  std::vector<bool> has_heeded_;               // for each rank: true if it has left its loop; empty before there is a
+  std::vector<bool> has_acked_;                // for each rank: true if it has left its loop; empty before there is a
                                                // stop point
-  std::optional<Clock::time_point> heed_due_;  // the time of the next report; set while some ranks stay in their loops
+  std::optional<Clock::time_point> acks_due_;  // the time of the next report; set while some ranks stay in their loops
   std::optional<Error> verdict_;
   std::optional<Rank> lost_;  // the rank that is named as the cause of this rank's end
 };

@@ -249,7 +249,7 @@ Result<bool> Runtime::should_stop(int number) {
   // A rank alone has nobody to agree with, and its loop may have no operations.
   const std::uint64_t waited_for =
       set->ranks.size() == 1 ? std::numeric_limits<std::uint64_t>::max() : synchronised(handles_.runtime(), set->id);
-  return engine_->stop_point().heed(*point, waited_for);
+  return engine_->stop_point().acknowledge(*point, waited_for);
 }
 
 Status Runtime::open_device(DeviceKind kind, int ordinal, int number) {

@@ -49,7 +49,7 @@ class NodeAtHand final : public AgreementEffects {
   void scheduled(SlotId) override {}
   void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
-  void heard_heeded(Rank) override {}
+  void heard_ack(Rank) override {}
   void lost(Rank, std::string_view) override {}
   std::vector<Rank> missing_at(SlotId) const override { return {}; }
   void answered(const std::vector<Missing>&) override {}

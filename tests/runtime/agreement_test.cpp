@@ -237,7 +237,7 @@ class Forest {
     void scheduled(SlotId slot) override { ranks.front()->board().scheduled(slot); }
     void heard_ballot(OpNameView, Rank) override {}
     void heard_stall(Rank, const StallRequest&) override {}
-    void heard_heeded(Rank) override {}
+    void heard_ack(Rank) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
     }
@@ -373,7 +373,7 @@ TEST(Agreement, sends_at_most_two_frames_per_node_for_any_number_of_known_ops) {
 
 TEST(Agreement, tells_every_node_once_who_is_lost) {
   Forest forest({1, 1, 1, 1, 1, 1}, 2, 5);
-  forest.agreement(4).tell_lost(Rank{4}, "power cut");
+  forest.agreement(4).announce_loss(Rank{4}, "power cut");
   forest.settle();
   std::vector<int> heard;
   for (auto& [node, why] : forest.losses) {

@@ -53,7 +53,7 @@ class SimulatedLeader final : public AgreementEffects {
   const std::optional<Error>& verdict() const { return verdict_; }
   void leave();
   void leave_because(Rank lost, std::string_view why) {
-    agreement_->tell_lost(lost_.value_or(lost), why);
+    agreement_->announce_loss(lost_.value_or(lost), why);
     leave();
   }
 
@@ -68,7 +68,7 @@ class SimulatedLeader final : public AgreementEffects {
   void scheduled(SlotId slot) override { board_.scheduled(slot); }
   void heard_ballot(OpNameView, Rank) override {}
   void heard_stall(Rank, const StallRequest&) override {}
-  void heard_heeded(Rank) override {}
+  void heard_ack(Rank) override {}
   void lost(Rank rank, std::string_view why) override {
     if (verdict_) return;
     verdict_ = Error{ErrorCode::peer_lost, std::string(why)};
@@ -135,7 +135,7 @@ class SimulatedRank {
   void start(Batch& batch);
   std::optional<Error> failure_of(const Batch& batch) const;
   void settle(std::size_t handle, const Error* error);
-  bool hear_of_the_end();
+  bool check_for_end();
   bool follow_departure();
   void carry_out(const Departure::Step& step);
   void end(const Error& reason);
@@ -261,7 +261,7 @@ bool SimulatedRank::look() {
   news |= read_log();
   if (fate.is_dead) return true;
   if (departure_.phase() == Departure::Phase::running) news |= run_batches();
-  if (fate.is_dead || hear_of_the_end()) return true;
+  if (fate.is_dead || check_for_end()) return true;
   return follow_departure() || news;
 }
 
@@ -409,7 +409,7 @@ void SimulatedRank::go_on() {
   else if (!is_waiting) stop(program().reason);
 }
 
-bool SimulatedRank::hear_of_the_end() {
+bool SimulatedRank::check_for_end() {
   if (leader && leader->verdict()) departure_.leader_ends(*leader->verdict());
   if (lost_ || board.has_lost()) {
     if (read_log()) return true;

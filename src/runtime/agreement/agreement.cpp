@@ -56,7 +56,7 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
                         [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
                         [&](const StallRequest& it) { effects_.heard_stall(from, it); },
                         [&](const StopPointRequest& it) { coordinator_->set_stop_point(from, it.cause, it.reason); },
-                        [&](const HeededRequest&) { effects_.heard_heeded(from); },
+                        [&](const StopAckRequest&) { effects_.heard_ack(from); },
                         [&](const BatchEndedRequest& it) { coordinator_->batch_ended(it.set, it.kind); }},
              request);
 }
@@ -117,7 +117,7 @@ void NodeAgreement::note_joins() {
     if (arrivals_.set_of(slot) == global_process_set) pass_on_if_complete(slot);
 }
 
-void NodeAgreement::tell_lost(Rank rank, std::string_view why) {
+void NodeAgreement::announce_loss(Rank rank, std::string_view why) {
   Neighbour nobody{settings_.children};
   pass_on_lost(nobody, rank, why);
 }

@@ -63,7 +63,7 @@ class AgreementEffects {
   // a ballot has come from a rank of this node, or from a whole subtree
   virtual void heard_ballot(OpNameView name, Rank from) = 0;
   virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
-  virtual void heard_heeded(Rank from) = 0;                            // called at the root
+  virtual void heard_ack(Rank from) = 0;                               // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
   virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // the ranks of this node that are missing
   virtual void answered(const std::vector<Missing>& missing) = 0;  // called at the root, with all nodes' answers
@@ -90,7 +90,7 @@ class NodeAgreement {
   void node_has_read(std::uint64_t records) { node_read_ = records; }
   // Whether a program of this node waits for an operation in device memory that is in no batch yet.
   void set_node_waits(bool waits);
-  void tell_lost(Rank rank, std::string_view why);
+  void announce_loss(Rank rank, std::string_view why);
 
   // Only at the root: asks all nodes which ranks are missing at these slots, and at all names that are being voted on.
   // answered() is called when all nodes have answered. A new question replaces an older one.

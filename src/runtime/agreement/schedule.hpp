@@ -73,9 +73,9 @@ struct StopPointRequest {  // "all ranks should leave their loops soon"
   void write(ByteWriter& out) const;
   static StopPointRequest read(ByteReader& in, RecordStorage&);
 };
-struct HeededRequest {  // "my program knows of the stop point". The root reports the ranks that never send this
+struct StopAckRequest {  // "my program knows of the stop point". The root reports the ranks that never send this
   void write(ByteWriter&) const {}
-  static HeededRequest read(ByteReader&, RecordStorage&) { return {}; }
+  static StopAckRequest read(ByteReader&, RecordStorage&) { return {}; }
 };
 struct BatchEndedRequest {  // "a batch of this lane has ended". From the lowest member of a set without the root
   ProcessSetId set;
@@ -84,7 +84,7 @@ struct BatchEndedRequest {  // "a batch of this lane has ended". From the lowest
   static BatchEndedRequest read(ByteReader& in, RecordStorage&);
 };
 using Request = std::variant<OpRequest, JoinRequest, ShutdownRequest, PublishRequest, StallRequest, StopPointRequest,
-                             HeededRequest, BatchEndedRequest>;
+                             StopAckRequest, BatchEndedRequest>;
 
 void encode(const Request& request, Buffer& out);
 Result<Request> decode_request(ConstBytes bytes);  // the views in the result point into `bytes`

@@ -162,14 +162,14 @@ Error end_by_stall(const std::string& report) {
   return identified({ErrorCode::shut_down, "Horovod has been shut down: " + report}, missing_ranks_id);
 }
 
-std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s) {
+std::string report_missing_acks(const World& world, const std::vector<bool>& has_acked, double waited_s) {
   constexpr std::size_t most_ranks = 50;
   std::string text = "All ranks were to stop " + std::to_string(static_cast<int>(waited_s)) +
                      " s ago, but hvd.should_stop() (hvd_should_stop) has not returned true on these. Each rank has to "
                      "call it after every step, from the thread that waits for the step's operations:";
   std::size_t missing = 0;
-  for (std::size_t at = 0; at < has_heeded.size(); ++at) {
-    if (has_heeded[at] || ++missing > most_ranks) continue;
+  for (std::size_t at = 0; at < has_acked.size(); ++at) {
+    if (has_acked[at] || ++missing > most_ranks) continue;
     Rank rank{static_cast<std::int32_t>(at)};
     text += "\n" + describe(world, rank) + what_it_does(world, rank);
   }

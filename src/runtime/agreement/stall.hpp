@@ -84,6 +84,6 @@ void print_stall(const std::string& report, bool final);
 Error end_by_stall(const std::string& report);
 
 // Returns the text about ranks that have not left their loops, this long after all ranks had to leave them.
-std::string report_on_heed(const World& world, const std::vector<bool>& has_heeded, double waited_s);
+std::string report_missing_acks(const World& world, const std::vector<bool>& has_acked, double waited_s);
 
 }  // namespace hvd::runtime

@@ -11,9 +11,9 @@ void StopPointOfRank::request(StopCause cause, std::string reason) {
   wake_();
 }
 
-bool StopPointOfRank::heed(const StopPoint& point, std::uint64_t synchronised) {
+bool StopPointOfRank::acknowledge(const StopPoint& point, std::uint64_t synchronised) {
   if (synchronised <= point.record) return false;
-  if (!has_heeded_.exchange(true)) {
+  if (!has_acked_.exchange(true)) {
     has_news_.store(true, std::memory_order_release);
     wake_();
   }
@@ -31,7 +31,7 @@ void StopPointOfRank::pass_on_news(Outbox& outbox) {
   std::lock_guard lock(mutex_);
   if (request_ && !std::exchange(has_sent_request_, true))
     outbox.send(StopPointRequest{request_->first, request_->second});
-  if (has_heeded_.load() && !std::exchange(has_sent_heed_, true)) outbox.send(HeededRequest{});
+  if (has_acked_.load() && !std::exchange(has_sent_ack_, true)) outbox.send(StopAckRequest{});
 }
 
 }  // namespace hvd::runtime

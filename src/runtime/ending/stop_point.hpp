@@ -1,5 +1,6 @@
 #pragma once
-// The stop point of this rank: its request for one, the one that all ranks have agreed on, and whether it is heeded.
+// The stop point of this rank: its request for one, the one that all ranks have agreed on, and whether this rank has
+// acknowledged it.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -32,14 +33,14 @@ class StopPointOfRank {
   void request(StopCause cause, std::string reason);
   // Null until it is agreed on; valid as long as this object.
   const StopPoint* get() const { return point_.load(std::memory_order_acquire); }
-  // Returns true if a thread that has waited for everything up to this record (synchronised.hpp) leaves its loop. Then
-  // the leader is told that this rank heeds the stop point.
-  bool heed(const StopPoint& point, std::uint64_t synchronised);
+  // Returns true if a thread that has waited for everything up to record number `synchronised` (synchronised.hpp) must
+  // leave its loop. The first time, the leader gets this rank's acknowledgement of the stop point.
+  bool acknowledge(const StopPoint& point, std::uint64_t synchronised);
 
   // ---- the engine's thread
   // `number` is that of the record in the log.
   void take(const StopPointRecord& record, std::uint64_t number);
-  // Sends the leader this rank's request, and that the rank heeds the stop point, each once. Other threads only store
+  // Sends the leader this rank's request and its acknowledgement of the stop point, each once. Other threads only store
   // these facts here, because only the engine's thread may send.
   void pass_on(Outbox& outbox) {
     if (has_news_.load(std::memory_order_relaxed) && has_news_.exchange(false)) pass_on_news(outbox);
@@ -51,12 +52,12 @@ class StopPointOfRank {
   std::function<void()> wake_;
   std::mutex mutex_;  // guards the request
   std::optional<std::pair<StopCause, std::string>> request_;
-  std::atomic<bool> has_news_{false}, has_heeded_{false};
+  std::atomic<bool> has_news_{false}, has_acked_{false};
   std::atomic<const StopPoint*> point_{nullptr};
 
   // Only the engine's thread uses these:
   std::unique_ptr<const StopPoint> owned_point_;
-  bool has_sent_request_ = false, has_sent_heed_ = false;
+  bool has_sent_request_ = false, has_sent_ack_ = false;
 };
 
 }  // namespace hvd::runtime
