@@ -133,10 +133,10 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     // Once this rank has failed, too, nobody waits: in an elastic job the peer's process goes on.
     runtime->peers_->on_lost([raw = runtime.get()](Rank peer) {
       if (!raw->board_->has_left(raw->layout_.node.seat_of(peer)) && raw->world_.can_see_process_of(peer)) {
-        const Deadline deadline = Deadline::after(std::chrono::seconds(1));
+        const Deadline patience = Deadline::after(std::chrono::seconds(1));
         const pid_t process = raw->world_.member(peer).pid;
         bool may_end = posix::handle_of_process(process).get() >= 0;  // else it cannot be watched
-        while (may_end && raw->ended() == nullptr && !deadline.passed())
+        while (may_end && raw->ended() == nullptr && !patience.passed())
           may_end = !posix::wait_for_process_end(process, std::chrono::milliseconds(10));
       }
       raw->engine_->report_lost(peer);
