@@ -15,6 +15,7 @@
 #include "collectives/hierarchical/on_device/estimate.hpp"
 #include "collectives/hierarchical/on_device/task.hpp"
 #include "devices_in_turn.hpp"
+#include "sanitized.hpp"
 
 namespace hvd::collectives::hierarchical {
 namespace {
