@@ -15,6 +15,7 @@ std::string DeviceCard::encode() const {
     for (const std::string* text : {&gpu.bus_id, &gpu.uuid, &gpu.model}) out.put_string(*text);
   out.put(static_cast<std::uint32_t>(kinds.size()));
   for (const std::string& kind : kinds) out.put_string(kind);
+  out.put(slot);
   return to_string(bytes);
 }
 
@@ -28,6 +29,7 @@ Result<DeviceCard> DeviceCard::decode(std::string_view text) {
     card.gpus.push_back(std::move(gpu));
   }
   for (auto left = in.get<std::uint32_t>(); left > 0 && in.ok(); --left) card.kinds.emplace_back(in.get_string());
+  card.slot = in.get<std::int32_t>();
   if (!mask || !in.ok() || !in.at_end())
     return Error(ErrorCode::mismatch, "what a rank told about its devices came damaged");
   card.mask = std::move(*mask);

@@ -1,6 +1,7 @@
 #pragma once
 // What the ranks of a job must know of each other's devices. Each rank tells it when the ranks meet (Member::devices).
 // A rank on a machine without GPUs tells nothing.
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@ struct DeviceCard {
   posix::CpuMask mask;             // the processors that the rank's launcher has given to it
   std::vector<VisibleGpu> gpus;    // in the order in which its program counts them
   std::vector<std::string> kinds;  // the kinds of device memory that this rank can work on: "cuda"
+  std::int32_t slot = -1;          // in an elastic job: its slot on its node, which it keeps; -1: none
 
   std::string encode() const;
   static Result<DeviceCard> decode(std::string_view text);

@@ -32,10 +32,10 @@ struct NodeRequest {
   bool has_gpus = false;
 
   bool asks_the_same(const NodeRequest& other) const {
-    return std::ranges::equal(request.ranks, other.request.ranks,
-                              [](const topology::RankOnNode& one, const topology::RankOnNode& two) {
-                                return one.mask == two.mask && one.gpus.size() == two.gpus.size();
-                              });
+    return std::ranges::equal(
+        request.ranks, other.request.ranks, [](const topology::RankOnNode& one, const topology::RankOnNode& two) {
+          return one.mask == two.mask && one.gpus.size() == two.gpus.size() && one.slot == two.slot;
+        });
   }
 };
 
@@ -47,7 +47,7 @@ std::vector<NodeRequest> requests_of_nodes(const World& world, const topology::L
     if (card == nullptr) continue;
     NodeRequest& node = nodes[static_cast<std::size_t>(layout.node_of[static_cast<std::size_t>(rank)])];
     node.ranks.push_back(Rank{rank});
-    node.request.ranks.push_back({card->mask, card->gpus});
+    node.request.ranks.push_back({card->mask, card->gpus, card->slot});
     node.request.sharing = sharing;
     node.has_gpus = node.has_gpus || !card->gpus.empty();
   }
@@ -100,7 +100,10 @@ std::string introduce_devices(const Environment& environment) {
   if (!visible.machine_has_gpus) return "";
   if (!visible.doubt.empty()) log::info(visible.doubt);
   auto mask = posix::affinity_of_all_threads();
-  DeviceCard card{mask ? std::move(*mask) : posix::CpuMask(), std::move(visible.gpus), {}};
+  DeviceCard card{mask ? std::move(*mask) : posix::CpuMask(),
+                  std::move(visible.gpus),
+                  {},
+                  environment.number("HOROVOD_ELASTIC_SLOT").value_or(-1)};
   const devices::Devices devices;
   for (int kind = 0; kind < device_kind_count; ++kind)
     if (const auto it = static_cast<DeviceKind>(kind); it != DeviceKind::host && devices.has(it))

@@ -37,7 +37,8 @@ class Assignment {
       for (const VisibleGpu& gpu : rank.gpus) list.push_back(identity_of(gpu));
       all_.insert(list.begin(), list.end());
       with_gpus_ += list.empty() ? 0 : 1;
-      first_.push_back(list.empty() ? 0 : seen[list]++ % list.size());
+      const std::size_t number = rank.slot >= 0 ? static_cast<std::size_t>(rank.slot) : seen[list]++;
+      first_.push_back(list.empty() ? 0 : number % list.size());
       lists_.push_back(std::move(list));
     }
   }
@@ -109,23 +110,55 @@ Error refuse_to_share(const PlacementRequest& request, const Assignment& assignm
               ", or the launcher's GPU flags, so that all ranks see the same GPUs, or each its own"};
 }
 
+Error forbid_sharing(const std::string& shared) {
+  return {ErrorCode::invalid_argument, shared + ", which is forbidden: start at most one rank per GPU, or allow it"};
+}
+
+std::string notice_of_sharing(const std::string& shared, std::size_t most) {
+  return shared + ", up to " + counted(most, "rank") +
+         " on one: they wait for each other, and each needs its own part of the memory";
+}
+
+// True if all ranks have slots and see one list.
+bool have_slots(const std::vector<RankOnNode>& ranks) {
+  return std::ranges::all_of(ranks, [&](const RankOnNode& rank) {
+    return rank.slot >= 0 && std::ranges::equal(rank.gpus, ranks.front().gpus, {}, &identity_of, &identity_of);
+  });
+}
+
+// A rank does not move to another GPU because others have ended: ranks may share a GPU while another one is free.
+Status choose_gpus_of_slots(const PlacementRequest& request, Placement& placement) {
+  const std::size_t gpus = request.ranks.front().gpus.size();
+  std::vector<std::size_t> users(gpus);
+  for (std::size_t rank = 0; rank < request.ranks.size(); ++rank) {
+    RankPlacement& place = placement.ranks[rank];
+    const std::size_t gpu = static_cast<std::size_t>(request.ranks[rank].slot) % gpus;
+    place.gpu = static_cast<int>(gpu);
+    place.identity = request.ranks[rank].gpus[gpu];
+    ++users[gpu];
+  }
+  const std::size_t most = *std::ranges::max_element(users);
+  const std::string shared = counted(request.ranks.size(), "rank") + " of this node share " + counted(gpus, "GPU");
+  if (most > 1 && request.sharing == GpuSharing::never) return forbid_sharing(shared);
+  if (most > 1) placement.notices.push_back(notice_of_sharing(shared, most));
+  return {};
+}
+
 Status choose_gpus(const PlacementRequest& request, Placement& placement) {
   Assignment assignment(request.ranks);
   if (assignment.gpus() == 0) return {};
+  if (have_slots(request.ranks)) return choose_gpus_of_slots(request, placement);
   std::size_t ranks = assignment.ranks_with_gpus();
   std::size_t even = (ranks + assignment.gpus() - 1) / assignment.gpus();
   std::size_t most = 1;
   int left_over = assignment.assign(most);
   std::string shared = counted(ranks, "rank") + " of this node share " + counted(assignment.gpus(), "GPU");
   if (left_over >= 0) {
-    if (request.sharing == GpuSharing::never && even > 1)
-      return Error(ErrorCode::invalid_argument,
-                   shared + ", which is forbidden: start at most one rank per GPU, or allow it");
+    if (request.sharing == GpuSharing::never && even > 1) return forbid_sharing(shared);
     if (even == 1 && request.sharing != GpuSharing::always)
       return refuse_to_share(request, assignment, static_cast<std::size_t>(left_over));
     while (left_over >= 0) left_over = assignment.assign(++most);
-    placement.notices.push_back(shared + ", up to " + counted(most, "rank") +
-                                " on one: they wait for each other, and each needs its own part of the memory");
+    placement.notices.push_back(notice_of_sharing(shared, most));
   }
   for (std::size_t rank = 0; rank < request.ranks.size(); ++rank) {
     RankPlacement& place = placement.ranks[rank];

@@ -14,6 +14,7 @@ namespace hvd::topology {
 struct RankOnNode {
   CpuMask mask;                  // processors
   std::vector<VisibleGpu> gpus;  // in the order in which the rank's program counts them
+  int slot = -1;                 // the rank's slot on the node, which it keeps while its local rank changes; -1: none
 };
 
 enum class GpuSharing : std::uint8_t {
@@ -48,6 +49,8 @@ struct Placement {
 // GPUs:
 //  - If all ranks see one list, local rank k uses the k-th GPU of it, also if its processors are far from that GPU.
 //    (Programs call torch.cuda.set_device(hvd.local_rank()).) A notice then tells what mends it.
+//  - If these ranks have slots, a rank uses the GPU of its slot: slot k the k-th, and further slots begin at the first
+//    again. In an elastic job local ranks change, and a process cannot move to another GPU.
 //  - Ranks whose list differs from that of the others use their own list: the first of such ranks the first GPU, unless
 //    another rank needs that GPU.
 //  - More ranks than GPUs share them, as evenly as their lists allow, with a notice. If there are enough GPUs, but two

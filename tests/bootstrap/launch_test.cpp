@@ -248,10 +248,10 @@ TEST(Launchers, have_one_row_each_with_a_name_and_a_remedy) {
 }
 
 TEST(Launchers, leave_traces_that_are_told_from_settings) {
-  for (const char* name :
-       {"PMI_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "HOROVOD_LOCAL_STORE_X"})
+  for (const char* name : {"PMI_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "HOROVOD_LOCAL_STORE_X",
+                           "HOROVOD_ELASTIC", "HOROVOD_ELASTIC_PROCESS", "HOROVOD_ELASTIC_SLOT"})
     EXPECT_TRUE(is_trace_of_launcher(name)) << name;
-  for (const char* name : {"PMIX_MCA_gds", "OMPI_MCA_btl", "PATH", "HOROVOD_MPI"})
+  for (const char* name : {"PMIX_MCA_gds", "OMPI_MCA_btl", "PATH", "HOROVOD_MPI", "HOROVOD_ELASTIC_TIMEOUT"})
     EXPECT_FALSE(is_trace_of_launcher(name)) << name;
 }
 

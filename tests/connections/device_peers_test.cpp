@@ -8,7 +8,7 @@ namespace hvd::connections {
 namespace {
 
 DeviceCard card_with(const std::vector<std::string>& kinds) {
-  return {posix::CpuMask::range(8, 15), {{"0000:07:00.0", "GPU-1", "A100"}, {"", "MIG-2", ""}}, kinds};
+  return {posix::CpuMask::range(8, 15), {{"0000:07:00.0", "GPU-1", "A100"}, {"", "MIG-2", ""}}, kinds, 3};
 }
 
 TEST(DevicePeers, find_in_a_card_what_was_written_on_it) {

@@ -58,6 +58,17 @@ TEST(PlacementOfRanks, is_equal_on_all_ranks_of_a_node) {
   }
 }
 
+TEST(PlacementOfRanks, is_that_of_their_slots_in_an_elastic_job) {
+  World world = world_with_gpus(1);
+  for (int rank = 0; rank < 2; ++rank) {
+    auto card = DeviceCard::decode(world.members[static_cast<std::size_t>(rank)].devices);
+    card->slot = 1 - rank;
+    world.members[static_cast<std::size_t>(rank)].devices = card->encode();
+  }
+  EXPECT_EQ((*decided(world, 0))->place.gpu, 1);
+  EXPECT_EQ((*decided(world, 1))->place.gpu, 0);
+}
+
 TEST(PlacementOfRanks, warns_once_of_what_is_equal_on_all_nodes) {
   World world = world_with_gpus(3);
   for (int rank = 0; rank < 6; ++rank) tell(world, rank, "0-7", "0000:01:00.0", {});

@@ -254,6 +254,35 @@ TEST(Placement, shares_gpus_evenly_among_more_ranks_and_warns_once) {
   EXPECT_NE(why_not(request).find("6 ranks of this node share 2 GPUs, which is forbidden"), std::string::npos);
 }
 
+TEST(Placement, lets_ranks_of_slots_keep_the_gpu_of_their_slot) {
+  PlacementRequest request = seeing_all(repeated("0-15", 4), four);
+  auto sit_on = [&](const std::vector<int>& slots) {
+    request.ranks.resize(slots.size(), request.ranks.front());
+    for (std::size_t rank = 0; rank < slots.size(); ++rank) request.ranks[rank].slot = slots[rank];
+  };
+  sit_on({0, 1, 2, 3});
+  EXPECT_EQ(ordinals(request), (std::vector<int>{0, 1, 2, 3}));
+  sit_on({1, 2, 3});
+  EXPECT_EQ(ordinals(request), (std::vector<int>{1, 2, 3})) << "local rank 0 has ended";
+  sit_on({1, 2, 3, 0});
+  EXPECT_EQ(ordinals(request), (std::vector<int>{1, 2, 3, 0})) << "a newcomer has its slot, and the last local rank";
+  request.ranks[3].gpus = gpus({four[0]});
+  EXPECT_EQ(ordinals(request), (std::vector<int>{1, 2, 3, 0})) << "it sees its own GPU alone";
+}
+
+TEST(Placement, lets_ranks_of_more_slots_than_gpus_share_and_never_move) {
+  PlacementRequest request = seeing_all(repeated("0-15", 2), {four[0], four[1]});
+  request.ranks[0].slot = 1;
+  request.ranks[1].slot = 3;
+  EXPECT_EQ(ordinals(request), (std::vector<int>{1, 1}));
+  auto placement = place_ranks(made_up(), request);
+  ASSERT_EQ(placement->notices.size(), 1U);
+  EXPECT_NE(placement->notices[0].find("2 ranks of this node share 2 GPUs, up to 2 ranks on one"), std::string::npos)
+      << placement->notices[0];
+  request.sharing = GpuSharing::never;
+  EXPECT_NE(why_not(request).find("2 ranks of this node share 2 GPUs, which is forbidden"), std::string::npos);
+}
+
 TEST(Placement, keeps_ranks_with_own_lists_from_each_others_gpus) {
   PlacementRequest request = seeing_all(repeated("0-15", 3), {});
   request.ranks[0].gpus = gpus({four[0], four[1]});

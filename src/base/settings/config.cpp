@@ -283,6 +283,8 @@ constexpr Row rows[] = {
     {"HOROVOD_ELASTIC_PROCESS", count, "",
      "number of this process in an elastic job, which it keeps while its rank changes", nowhere, ordinary,
      "horovodrun"},
+    {"HOROVOD_ELASTIC_SLOT", count, "", "slot of this process on its host in an elastic job, which decides its GPU",
+     nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER", text, "", "the image that the rank runs in (--container)", nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER_BIND", text, "",
      "folders that are seen inside besides, source[:target], separated by commas (--container-bind)", nowhere, ordinary,

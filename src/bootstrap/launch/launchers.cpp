@@ -30,7 +30,7 @@ constexpr LauncherRow rows[] = {
      .traces = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
                 "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_OWNER", "HOROVOD_THREAD_SHARE", "HOROVOD_STARTED_AT",
                 "HOROVOD_LOCAL_STORE*", "HOROVOD_SECRET_KEY", "_HOROVOD_SECRET_KEY", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-                "HOROVOD_GLOO_RENDEZVOUS_PORT"},
+                "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_ELASTIC", "HOROVOD_ELASTIC_PROCESS", "HOROVOD_ELASTIC_SLOT"},
      .remedy = "HOROVOD_RANK and HOROVOD_SIZE are set, but another way of starting was used: unset them or "
                "HOROVOD_BOOTSTRAP"},
     {.launcher = Launcher::torchrun,

@@ -161,7 +161,8 @@ Environment of_this_launch(const Environment& all, ListAncestors list_ancestors)
   if (speaks_of_same(all, *mark, 0)) {
     for (const char* name : group_of_horovodrun) result.erase(name);
     for (const char* name : {"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
-                             "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY"})
+                             "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY", "HOROVOD_ELASTIC",
+                             "HOROVOD_ELASTIC_PROCESS", "HOROVOD_ELASTIC_SLOT"})
       result.erase(name);
   }
   if (speaks_of_same(all, *mark, 1))

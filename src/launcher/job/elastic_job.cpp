@@ -237,6 +237,7 @@ Result<StartRank> ElasticJob::order_for(const Membership::Start& step, const Pla
   for (const auto& [name, value] : *wiring) all.set(name, value);
   all.set("HOROVOD_ELASTIC", "1");
   all.set("HOROVOD_ELASTIC_PROCESS", std::to_string(number.value));
+  all.set("HOROVOD_ELASTIC_SLOT", std::to_string(place.first_slot + step.slot));
   all.set("HOROVOD_HOSTNAME", step.host);
   all.set("HOROVOD_LOCAL_RANK", std::to_string(step.slot));  // until it has a place
   all.set("PYTHONUNBUFFERED", "1");                          // Python prints each line at once

@@ -26,7 +26,13 @@ def end_in(phase):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+if os.environ.get("TRY_COMM"):
+    try:
+        hvd.init(comm=[0])
+    except (ValueError, RuntimeError) as refusal:
+        print("refused:", refusal, flush=True)
 hvd.init()
+device = hvd.local_device()  # a process chooses its GPU once
 end_in("start")
 torch.manual_seed(hvd.rank())
 model = torch.nn.Linear(4, 1)
@@ -63,3 +69,4 @@ state = hvd.elastic.TorchState(model, optimizer, step=0)
 state.register_reset_callbacks([lambda: end_in("reset")])
 train(state)
 print("done", hvd.rank(), hvd.size(), state.step, [p.tolist() for p in model.parameters()], flush=True)
+print("device", hvd.rank(), hvd.local_rank(), device, hvd.local_device(), flush=True)

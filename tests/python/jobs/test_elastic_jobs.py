@@ -18,8 +18,12 @@ def lines_of(found, beginning):
 
 
 def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
+    for gpu in range(3):
+        entry = tmp_path / f"proc/driver/nvidia/gpus/0000:0{gpu}:00.0"
+        entry.mkdir(parents=True)
+        (entry / "information").write_text(f"Model: \t\t V100\nGPU UUID: \t GPU-{gpu}\nDevice Minor: \t {gpu}\n")
     found = run(tmp_path, "-np", "3", "--min-np", "2",
-                ENDS="step 0 3", UNTIL_SIZE="3")
+                ENDS="step 0 3", UNTIL_SIZE="3", HOROVOD_GPU_ROOT=str(tmp_path))
     assert found.returncode == 0, found.stdout
     assert "rank 0 (host localhost, slot 0) was killed by signal 9 (SIGKILL): the job goes on with 2 ranks" \
         in found.stdout
@@ -28,10 +32,16 @@ def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
     ends = lines_of(found, "done ")
     assert sorted(end.split()[1] for end in ends) == ["0", "1", "2"], found.stdout
     assert len({end.split(" ", 2)[2] for end in ends}) == 1, found.stdout
+    # Ranks 1 and 2 are local ranks 0 and 1 now and keep their GPUs; the new process has that of rank 0, which is gone.
+    devices = sorted(line.split()[1:] for line in lines_of(found, "device "))
+    assert devices == [["0", "0", "1", "1"], ["1", "1", "2", "2"], ["2", "2", "0", "0"]], found.stdout
 
 
 def test_of_a_script_with_an_error_end_with_it(tmp_path):
-    found = run(tmp_path, "-np", "2", "--min-np", "1", ENDS="start all 2")
+    found = run(tmp_path, "-np", "2", "--min-np", "1", "--verbose", ENDS="start all 2", TRY_COMM="1")
     assert found.returncode == 7, found.stdout
     assert "no rank is left that has the state of the training" in found.stdout
     assert "FIRST FAILURE: rank " in found.stdout
+    assert "\nslot 1 of host localhost: " in found.stdout, "what its processors are"
+    refusals = lines_of(found, "refused: ")
+    assert len(refusals) == 2 and "init(comm=...) in an elastic job: its ranks are those that horovodrun" in refusals[0]
