@@ -22,6 +22,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   Ends ends = make_channels();
   StartRank launch;
   launch.rank = Rank{3};
+  launch.title = "rank 3";
   launch.program = "/bin/echo";
   launch.command = {"echo", "", "a b"};
   launch.environment = {"A=1", "B=x=y"};
@@ -41,6 +42,7 @@ TEST(Messages, arrive_as_they_were_sent) {
   ASSERT_EQ(orders.size(), 1u);
   const auto& got = std::get<StartRank>(orders[0]);
   EXPECT_EQ(got.rank, launch.rank);
+  EXPECT_EQ(got.title, launch.title);
   EXPECT_EQ(got.program, launch.program);
   EXPECT_EQ(got.command, launch.command);
   EXPECT_EQ(got.environment, launch.environment);

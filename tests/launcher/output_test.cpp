@@ -4,6 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "in_own_folder.hpp"
+
 namespace hvd::launcher {
 namespace {
 
@@ -41,6 +47,32 @@ TEST(LineCutter, cuts_a_line_without_end_and_loses_nothing) {
   for (int i = 0; i < 40; ++i) cutter.feed(piece, [&](LineCutter::Piece line) { emitted += line.text.size(); });
   EXPECT_GE(emitted, LineCutter::longest);
   EXPECT_EQ(emitted + cutter.take_rest().size(), 40 * piece.size());
+}
+
+std::size_t open_descriptors() {
+  std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+class PrinterOfAnElasticJob : public testing::InOwnFolder {};
+
+TEST_F(PrinterOfAnElasticJob, lets_all_processes_of_a_slot_write_to_the_same_files) {
+  PrinterOptions options;
+  options.folder = folder_;
+  options.size = 0;
+  Printer printer(options);
+  ASSERT_TRUE(printer.admit(Rank{0}, "n1.0"));
+  const std::size_t open = open_descriptors();
+  for (int process = 1; process < 100; ++process) ASSERT_TRUE(printer.admit(Rank{process}, "n1.0"));
+  EXPECT_EQ(open_descriptors(), open);
+  ASSERT_TRUE(printer.admit(Rank{100}, "n1.1"));
+  for (int process : {99, 0, 100}) printer.add({Rank{process}, Stream::standard_error, std::to_string(process) + "\n"});
+  auto text_of = [&](const std::string& path) {
+    std::ifstream file(folder_ + "/" + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(text_of("n1.0/stderr"), "99\n0\n");
+  EXPECT_EQ(text_of("n1.1/stderr"), "100\n");
 }
 
 TEST(Sink, keeps_what_a_full_pipe_does_not_take) {

@@ -83,8 +83,7 @@ class Agent {
   void obey(StartRank order) {
     auto share_at = static_cast<std::size_t>(order.local_rank);
     Share share = share_at < shares_.size() ? shares_[share_at] : Share{};
-    if (tells_bindings_ && !order.is_site_launcher)
-      channel_.send(Said{"rank " + std::to_string(order.rank.value) + ": " + share.description});
+    if (tells_bindings_ && !order.is_site_launcher) channel_.send(Said{order.title + ": " + share.description});
     complete_environment(order, share, settings_.own_environment);
     if (order.program.find('/') == std::string::npos) {
       int code = 0;

@@ -84,8 +84,7 @@ Result<RankProcess> start_rank(const StartRank& order, const posix::CpuMask& cpu
   if (!report) return report.error();
   pid_t agent = ::getpid();
   pid_t child = ::fork();
-  if (child < 0)
-    return system_error("no process for rank " + std::to_string(order.rank.value) + " (see ulimit -u)", errno);
+  if (child < 0) return system_error("no process for " + order.title + " (see ulimit -u)", errno);
   if (child == 0) {
     StartFailure failure =
         become_rank(order, cpus, inheritance, agent, {input->read.get(), output->write.get(), errors->write.get()});

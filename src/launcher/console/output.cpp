@@ -150,13 +150,16 @@ Printer::Printer(PrinterOptions options)
 Printer::~Printer() = default;
 
 Status Printer::open_files() {
-  for (int rank = 0; rank < options_.size; ++rank)
-    HVD_RETURN_IF_ERROR(
-        open_files_of(ranks_[static_cast<std::size_t>(rank)], "rank." + padded(rank, options_.size), O_TRUNC));
+  for (int rank = 0; rank < options_.size; ++rank) {
+    auto files = make_files("rank." + padded(rank, options_.size), O_TRUNC);
+    if (!files) return files.error();
+    ranks_[static_cast<std::size_t>(rank)].files = std::move(*files);
+  }
   return {};
 }
 
-Status Printer::open_files_of(PerRank& rank, const std::string& name, int flags) {
+Result<std::shared_ptr<Printer::Files>> Printer::make_files(const std::string& name, int flags) const {
+  auto files = std::make_shared<Files>();
   std::string folder = options_.folder + "/" + name;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
@@ -166,15 +169,23 @@ Status Printer::open_files_of(PerRank& rank, const std::string& name, int flags)
     std::string path = folder + "/" + stream;
     posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | flags | O_NONBLOCK | O_CLOEXEC, 0666));
     if (!file) return system_error("--output-filename: " + path + " cannot be written", errno);
-    rank.files[stream[3] == 'o' ? 0 : 1] = std::move(file);
+    (*files)[stream[3] == 'o' ? 0 : 1] = std::move(file);
   }
-  return {};
+  return files;
 }
 
 Status Printer::admit(Rank process, const std::string& name) {
   auto index = static_cast<std::size_t>(process.value);
   if (index >= ranks_.size()) ranks_.resize(index + 1);
-  return options_.folder.empty() ? Status() : open_files_of(ranks_[index], name, O_APPEND);
+  if (options_.folder.empty()) return {};
+  std::shared_ptr<Files>& files = files_by_name_[name];
+  if (files == nullptr) {
+    auto made = make_files(name, O_APPEND);
+    if (!made) return made.error();
+    files = std::move(*made);
+  }
+  ranks_[index].files = files;
+  return {};
 }
 
 void Printer::set_label(Rank process, std::string label) {
@@ -185,8 +196,8 @@ void Printer::add(const Output& output) {
   auto index = static_cast<std::size_t>(output.rank.value);
   auto stream = static_cast<std::size_t>(output.stream);
   if (index >= ranks_.size() || stream > 1) return;
-  auto& file = ranks_[index].files[stream];
-  if (file && !file_failed_ && !write_fully(file.get(), output.bytes)) {
+  const Files* files = ranks_[index].files.get();
+  if (files != nullptr && !file_failed_ && !write_fully((*files)[stream].get(), output.bytes)) {
     file_failed_ = true;
     say("horovodrun: writing below --output-filename " + options_.folder + " failed (" +
         system_error("reason", errno).message + "); the files end here, the job goes on");

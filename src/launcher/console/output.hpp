@@ -1,9 +1,12 @@
 #pragma once
 // Prints the output of the ranks in whole lines, each with its rank before it, to our own output, and into files if
 // wanted. Nothing here blocks, and nothing is lost: what the terminal does not take yet is kept.
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,7 +80,7 @@ class Printer {
   Status open_files();  // makes the folders; call it once if options.folder is set
 
   // For a job whose ranks come and go, where Output::rank is the number of a process: makes a place for it, and its
-  // files below options.folder in the folder `name`, if files are wanted. Files of an earlier process are continued.
+  // files below options.folder in the folder `name`, if files are wanted. Processes of one name share its files.
   Status admit(Rank process, const std::string& name);
   // From now on the lines of this process begin with this label.
   void set_label(Rank process, std::string label);
@@ -96,15 +99,17 @@ class Printer {
   void print(Rank rank, Stream stream, std::string_view line);
   void complete(Rank rank, Stream stream, std::string_view rest_of_end);
   std::pair<Rank, Stream>& last_of(Stream stream) { return last_[same_place_ ? 0 : static_cast<std::size_t>(stream)]; }
+  using Files = std::array<posix::FileDescriptor, 2>;  // standard output and error
   struct PerRank {
     LineCutter cutters[2];
-    posix::FileDescriptor files[2];
+    std::shared_ptr<Files> files;  // null: no files
     std::deque<std::string> last_errors;
     std::string label;
   };
-  Status open_files_of(PerRank& rank, const std::string& name, int flags);
+  Result<std::shared_ptr<Files>> make_files(const std::string& name, int flags) const;
   PrinterOptions options_;
   std::vector<PerRank> ranks_;
+  std::map<std::string, std::shared_ptr<Files>> files_by_name_;  // of processes that come and go
   Sink sinks_[2];
   std::pair<Rank, Stream> last_[2] = {{Rank{-1}, {}}, {Rank{-1}, {}}};  // the stream whose line each sink got last
   bool same_place_;  // standard output and error are the same file (2>&1): one queue is used, or lines would mix if the

@@ -61,11 +61,12 @@ void Membership::ended(Worker worker, const Ending& ending) {
     return;
   }
   if (!member.rank) {
-    fail_without_rank(worker, ending.is_failure ? ending.text : "has ended before it had a rank");
-    if (!ending.is_failure && epoch_ == 0) member.phase = Phase::finished;
+    const bool has_finished = !ending.is_failure && epoch_ == 0;
+    fail_without_rank(worker, ending.is_failure ? ending.text : "has ended before it had a rank",
+                      has_finished ? Phase::finished : Phase::gone);
     if (ending.is_failure && epoch_ == 0 && !first_early_failure_) first_early_failure_ = worker;
   } else if (ending.is_failure) {
-    fail(worker, ending.code, ending.text, false);
+    fail(worker, {.code = ending.code, .how = ending.text});
   } else {
     member.phase = Phase::finished;
   }
@@ -81,7 +82,7 @@ void Membership::host_lost(const std::string& host, const std::string& why) {
     if (!member.has_process()) {
       member.phase = Phase::gone;
     } else if (member.rank) {
-      fail(worker, 0, "was lost with its host: " + why, true);
+      fail(worker, {.how = "was lost with its host: " + why, .is_host_lost = true});
     } else {
       member.phase = Phase::gone;
       has_lost_early_ = has_lost_early_ || epoch_ == 0;
@@ -98,18 +99,19 @@ void Membership::begin_gathering() {
 }
 
 // A rank of the world has failed.
-void Membership::fail(Worker worker, int code, const std::string& how, bool is_host_lost) {
+void Membership::fail(Worker worker, const HowFailed& it) {
   Member& member = workers_.at(worker);
-  failures_.push_back({worker, member.slot, code, describe(worker) + " " + how, is_host_lost, is_host_lost});
-  member.phase = Phase::gone;
+  failures_.push_back(
+      {worker, member.slot, it.code, describe(worker) + " " + it.how, it.is_host_lost, it.is_host_lost});
+  member.phase = it.phase;
   begin_gathering();
 }
 
 // Its slot alone is out, whatever else is on the host: the ranks there have not failed.
-void Membership::fail_without_rank(Worker worker, const std::string& how) {
+void Membership::fail_without_rank(Worker worker, const std::string& how, Phase phase) {
   std::string who = describe(worker);
   Member& member = workers_.at(worker);
-  member.phase = Phase::gone;
+  member.phase = phase;
   if (epoch_ == 0) has_failed_early_ = has_lost_early_ = true;
   note(who + " " + how);
   if (epoch_ == 0) return take_out_slot(member.slot, who + " " + how);
@@ -140,13 +142,10 @@ void Membership::stop_late_workers(Time now) {
   for (auto& [worker, member] : workers_) {
     if (member.phase == Phase::starting && now >= member.since + settings_.timeout) {
       stop(worker, "it has not called hvd.init() within " + limit);
-      std::string why = "has not called hvd.init() within " + limit;
-      fail_without_rank(worker, why);
-      member.phase = Phase::stopping;
+      fail_without_rank(worker, "has not called hvd.init() within " + limit, Phase::stopping);
     } else if (member.phase == Phase::in_world && is_gathering_ && now >= gathering_ends()) {
       stop(worker, "the others have waited for it for " + limit);
-      fail(worker, -1, "has not ended its round within " + limit, false);
-      member.phase = Phase::stopping;
+      fail(worker, {.code = -1, .how = "has not ended its round within " + limit, .phase = Phase::stopping});
     }
   }
 }

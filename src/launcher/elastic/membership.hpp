@@ -231,8 +231,14 @@ class Membership {
   Step wait(Time now) const;
 
   void begin_gathering();
-  void fail(Worker worker, int code, const std::string& how, bool is_host_lost);
-  void fail_without_rank(Worker worker, const std::string& how);
+  struct HowFailed {
+    int code = 0;
+    std::string how;
+    bool is_host_lost = false;
+    Phase phase = Phase::gone;  // the worker's from now on
+  };
+  void fail(Worker worker, const HowFailed& it);
+  void fail_without_rank(Worker worker, const std::string& how, Phase phase);
   void take_out_host(const std::string& host, const std::string& why);
   void take_out_slot(const HostPool::Slot& slot, const std::string& why);
   void lose_slot(const HostPool::Slot& slot, const std::string& why);

@@ -25,6 +25,10 @@ Membership::Settings completed(Membership::Settings settings) {
   return settings;
 }
 
+std::string title_of(const Membership::Start& step) {
+  return "slot " + std::to_string(step.slot) + " of host " + step.host;
+}
+
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -220,7 +224,7 @@ void ElasticJob::carry_out(const Membership::Start& step) {
   if (Status admitted = parts_.console.printer().admit(number, step.host + "." + std::to_string(step.slot)); !admitted)
     parts_.console.say(admitted.error().message);
   parts_.console.printer().set_label(number, "new on " + step.host + "." + std::to_string(step.slot));
-  parts_.console.say_if_verbose("starting a process on slot " + std::to_string(step.slot) + " of host " + step.host);
+  parts_.console.say_if_verbose("starting a process on " + title_of(step));
   auto order = order_for(step, place);
   if (!order) return hear(NotStarted{number, 0, order.error().message});
   pending_.push_back({place.link, std::move(*order)});
@@ -243,6 +247,7 @@ Result<StartRank> ElasticJob::order_for(const Membership::Start& step, const Pla
   all.set("PYTHONUNBUFFERED", "1");                          // Python prints each line at once
   StartRank order;
   order.rank = number;
+  order.title = title_of(step);
   order.program = options.program;
   order.command = options.command;
   for (const auto& [name, value] : all.variables()) order.environment.push_back(name + "=" + value);

@@ -98,7 +98,7 @@ Result<StartRank> order_for_site(const SiteLauncher& site, Environment environme
                      static_cast<ssize_t>(site.host_file.size()))
       return system_error("the file " + word + " cannot be written", errno);
   }
-  order.program = order.command[0];
+  order.title = order.program = order.command[0];
   for (const auto& [name, value] : variables) environment.set(name, value);
   for (const auto& [name, value] : site.set)
     if (!environment.has(name)) environment.set(name, value);

@@ -26,6 +26,7 @@ Result<StartRank> start_order(const JobOptions& options, const Placement& placem
   if (!wiring) return wiring.error();
   StartRank order;
   order.rank = placement.rank;
+  order.title = "rank " + std::to_string(placement.rank.value);
   order.program = options.program;
   order.command = options.command;
   order.environment = environment_of(

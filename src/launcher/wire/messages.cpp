@@ -15,9 +15,9 @@ constexpr auto fields_of<launcher::Prepare> = std::tuple(&launcher::Prepare::ran
                                                          &launcher::Prepare::dial_ms);
 template <>
 constexpr auto fields_of<launcher::StartRank> =
-    std::tuple(&launcher::StartRank::rank, &launcher::StartRank::program, &launcher::StartRank::command,
-               &launcher::StartRank::environment, &launcher::StartRank::folder, &launcher::StartRank::local_rank,
-               &launcher::StartRank::input, &launcher::StartRank::is_site_launcher);
+    std::tuple(&launcher::StartRank::rank, &launcher::StartRank::title, &launcher::StartRank::program,
+               &launcher::StartRank::command, &launcher::StartRank::environment, &launcher::StartRank::folder,
+               &launcher::StartRank::local_rank, &launcher::StartRank::input, &launcher::StartRank::is_site_launcher);
 template <>
 constexpr auto fields_of<launcher::Input> = std::tuple(&launcher::Input::bytes, &launcher::Input::is_last);
 template <>

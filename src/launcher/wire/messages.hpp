@@ -27,6 +27,7 @@ struct Prepare {           // the first order that an agent gets
 enum class InputFrom : std::uint8_t { nowhere, agent, horovodrun };
 struct StartRank {
   Rank rank;
+  std::string title;                     // for messages: "rank 2", "slot 1 of host n1"
   std::string program;                   // the program that is executed; a name without a slash is looked for along the
                                          // PATH of the rank
   std::vector<std::string> command;      // the arguments of the program; the first one is the program's name as the
