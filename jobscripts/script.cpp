@@ -149,7 +149,7 @@ Status put_lists(Values& values, const Site& site, const ScriptRequest& request,
   for (const char* key : {"directive", "export", "note", "module"})
     if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;
   std::string flags;
-  if (auto found = site.values.find("launcher_flag"); found != site.values.end())
+  if (auto found = site.values.find("launcher_flag"); found != site.values.end() && !request.is_elastic)
     for (const std::string& flag : found->second) flags += " " + flag;
   for (const std::string& word : request.horovodrun_flags) flags += " " + quoted(word);
   values["launcher_flags"] = {flags};
@@ -210,7 +210,11 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   put("cpu_bind", binding_to_gpus(site, *size));
   put("time", site.scheduler == "lsf" ? hours_minutes(*time) : hours_minutes_seconds(*time));
   put_number("nodes", request.nodes);
-  put_number("ranks", size->ranks);
+  if (request.spares >= size->ranks)
+    return misuse("--spares " + std::to_string(request.spares) + " leaves no rank: the job has places for " +
+                  counted(size->ranks, "rank") + " (--nodes times --ranks-per-node)");
+  put_number("ranks", std::min(size->ranks - request.spares, request.most_ranks.value_or(size->ranks)));
+  if (request.is_elastic) put("elastic", "yes");
   put_number("ranks_per_node", size->ranks_per_node);
   put_number("gpus_per_node", size->gpus_per_node);
   put_number("cpus_per_rank", size->cpus_per_rank);

@@ -24,6 +24,9 @@ struct ScriptRequest {
   std::string container_mpi;                     // the folder of the host's MPI
   std::map<std::string, std::string> variables;  // what the ranks get in their environment
   std::vector<std::string> horovodrun_flags;     // words for horovodrun, if that starts the ranks
+  bool is_elastic = false;                       // its ranks may fail; horovodrun starts them
+  int spares = 0;                                // of an elastic job: places of ranks that spares have
+  std::optional<int> most_ranks;                 // of an elastic job
   bool is_requeued = false;
   int max_requeues = 20;
   std::vector<std::string> command;

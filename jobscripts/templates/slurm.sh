@@ -29,6 +29,10 @@
 %end
 #SBATCH --output=%x-%j.out
 #SBATCH --open-mode=append
+%if elastic
+# Without this option Slurm ends the whole job when a node fails.
+#SBATCH --no-kill
+%end
 %if requeue
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@{{warning_seconds}}
@@ -39,6 +43,11 @@
 
 %include environment
 
+%if elastic
+# horovodrun starts the ranks by steps of srun, one for each other node.
+launch=(horovodrun -np {{ranks}}{{launcher_flags}})
+%end
+%if not elastic
 # Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly. The
 # ranks get this script's variables, also after `sbatch --export=NONE`, which srun would take for its own option.
 launch=(srun --export=ALL --ntasks-per-node={{ranks_per_node}} --kill-on-bad-exit=1{{launcher_flags}})
@@ -60,6 +69,7 @@ launch+=(--cpu-bind=cores)
 %end
 %if container
 launch+=({{container}})
+%end
 %end
 %if not requeue
 exec "${launch[@]}" {{command}}

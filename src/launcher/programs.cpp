@@ -44,6 +44,7 @@ constexpr Program programs[] = {
     {remote_agent_flag, 1, 1, [](int, char** it) { return run_remote_agent(grace_of(it[0])); }},
     {called_agent_flag, 2, 2, [](int, char** it) { return run_called_agent(it[0], grace_of(it[1])); }},
     {pbsdsh_line_flag, 0, any, run_pbsdsh_line},
+    {srun_line_flag, 0, any, run_srun_line},
     {outside_of_image_flag, 2, any, [](int, char** it) { return run_outside_of_image(it); }},
     {inside_of_image_flag, 2, any, [](int, char** it) { return run_inside_of_image(it); }},
     {preflight::probe_flag, 3, 3, [](int, char** it) { return preflight::run_probe(it); }},

@@ -17,7 +17,7 @@ os.environ["HOROVOD_SSH"] = os.path.join(HERE, "agent")
 os.environ["HOROVOD_START_TIMEOUT"] = "120"
 from launcher_harness import Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
 
-AGENT_FLAG = b"--as-agent-of-a-host"
+AGENT_FLAGS = {b"--as-agent-of-a-host", b"--as-agent-that-calls"}
 KEEPER_FLAG = b"--as-keeper-of-a-rank"
 WAIT = "(setsid sleep 1000 &) ; echo ready; exec sleep 1000"
 
@@ -45,7 +45,7 @@ def cluster_processes():
 
 def agents():
     """The agents on all nodes, and their watchers. ssh starts a watcher, and the watcher starts the agent."""
-    return [pid for pid in cluster_processes() if AGENT_FLAG in read(pid, "cmdline").split(b"\0")]
+    return [pid for pid in cluster_processes() if AGENT_FLAGS & set(read(pid, "cmdline").split(b"\0"))]
 
 
 def is_keeper(pid):

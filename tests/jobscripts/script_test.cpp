@@ -42,6 +42,24 @@ TEST(Scripts, have_the_resources_of_the_machine) {
     EXPECT_TRUE(has(*script, line)) << line << *script;
 }
 
+TEST(Scripts, of_elastic_jobs_of_slurm_survive_the_loss_of_a_node) {
+  ScriptRequest wanted = request();
+  wanted.nodes = 3;
+  wanted.is_elastic = true;
+  wanted.spares = 4;
+  wanted.horovodrun_flags = {"--min-np=4", "--spares=4"};
+  auto script = write_script(*find_site("perlmutter"), wanted);
+  ASSERT_TRUE(script) << script.error().message;
+  for (const char* line : {"#SBATCH --no-kill\n", "#SBATCH --nodes=3\n", "#SBATCH --ntasks-per-node=4\n",
+                           "launch=(horovodrun -np 8 --min-np=4 --spares=4)\n"})
+    EXPECT_TRUE(has(*script, line)) << line << *script;
+  for (const char* word : {"launch=(srun", "--gpu-bind", "--cpus-per-task=\"$SLURM"})
+    EXPECT_FALSE(has(*script, word)) << word << *script;
+  wanted.spares = 12;
+  EXPECT_EQ(testing::missing_from(error_of("perlmutter", wanted), {"--spares 12", "12 ranks"}), "");
+  EXPECT_FALSE(has(*write_script(*find_site("perlmutter"), request()), "no-kill"));
+}
+
 TEST(Scripts, are_refused_without_what_the_site_demands) {
   ScriptRequest wanted = request();
   wanted.account = "";

@@ -43,6 +43,7 @@ class Programs {
 struct Composed {
   std::string target{}, command{}, host_file{};  // the command up to the keeper, without its first word
   std::vector<HostPlan> hosts{};
+  std::vector<HostSlots> slots{};  // of an elastic job
   std::vector<std::string> unset{};
 };
 
@@ -63,6 +64,7 @@ Composed compose(const Programs& programs, Variables variables, int ranks, std::
     return composed;
   }
   composed.hosts = plan->hosts;
+  if (plan->elastic) composed.slots = plan->elastic->hosts;
   if (!plan->site) return composed;
   composed.host_file = plan->site->host_file;
   composed.unset = plan->site->unset;
@@ -201,6 +203,72 @@ TEST(AgentsTarget, lets_pbsdsh_start_agents_where_there_is_no_pals) {
   EXPECT_EQ(compose(programs, variables, 3, {"--gloo"}).hosts[1].reach.front(), "ssh");
   EXPECT_EQ(task_number_of("x2", "x1.site\nx1.site\nx2.site\n"), 2);
   EXPECT_EQ(task_number_of("x3", "x1\nx1\nx2\n"), -1);
+}
+
+const Variables three_nodes_of_slurm = {{"SLURM_JOB_ID", "7"},
+                                        {"SLURM_JOB_NODELIST", "n[1-3]"},
+                                        {"SLURM_JOB_NUM_NODES", "3"},
+                                        {"SLURM_TASKS_PER_NODE", "2(x3)"},
+                                        {"SLURM_JOB_CPUS_PER_NODE", "8(x3)"}};
+
+TEST(AgentsTarget, starts_an_elastic_job_on_all_nodes_of_slurm_by_srun) {
+  Programs programs;
+  programs.add("srun");
+  const std::vector<const char*> elastic = {"--min-np", "2", "--network-interfaces", "ib0"};
+  Composed composed = compose(programs, three_nodes_of_slurm, 4, elastic);
+  EXPECT_EQ(composed.target, "agents");
+  ASSERT_EQ(composed.hosts.size(), 3u) << composed.command;
+  EXPECT_EQ(composed.hosts[2].reach, (std::vector<std::string>{"/proc/self/exe", srun_line_flag, "ib0", "-", "n3"}));
+  EXPECT_TRUE(composed.hosts[2].takes_words);
+  EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"n1", 2}, {"n2", 2}, {"n3", 2}})) << "also those for spares";
+  EXPECT_EQ(compose(programs, three_nodes_of_slurm, 4, {"--min-np", "2", "--gloo"}).hosts[2].reach[0], "ssh");
+  EXPECT_EQ(compose(programs, three_nodes_of_slurm, 4).target, "slurm") << "a job whose ranks stay";
+  EXPECT_EQ(missing_from(compose(programs, three_nodes_of_slurm, 25, elastic).command, {"-np 25", "slots (24"}), "");
+}
+
+TEST(AgentsTarget, refuses_an_elastic_job_of_several_components_of_slurm) {
+  Programs programs;
+  programs.add("srun");
+  Variables variables = {{"SLURM_JOB_ID", "7"},
+                         {"SLURM_HET_SIZE", "2"},
+                         {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},
+                         {"SLURM_JOB_NODELIST_HET_GROUP_1", "n2"},
+                         {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2"},
+                         {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2"}};
+  EXPECT_EQ(missing_from(compose(programs, variables, 4, {"--min-np", "2"}).command,
+                         {"--min-np inside of a heterogeneous job of Slurm", "--gloo"}),
+            "");
+}
+
+// Each of these launchers ends all ranks with the first one that fails.
+TEST(ElasticJobs, are_refused_by_name_where_a_launcher_of_the_site_starts_the_ranks) {
+  Programs programs, pals;
+  programs.add("jsrun");
+  programs.add("flux");
+  pals.add("pals/bin/mpiexec");
+  std::filesystem::create_symlink(pals.folder() + "/pals/bin/mpiexec", pals.folder() + "/mpiexec");
+  const std::string node_file = pals.folder() + "/nodes";
+  std::ofstream(node_file) << "x1\nx2\n";
+  auto expect_refused = [](const char* target, const Programs& of_site, const Variables& variables) {
+    const std::string refused = compose(of_site, variables, 2, {"--min-np", "2"}).target;
+    EXPECT_EQ(missing_from(refused,
+                           {"--min-np", target, "ends all ranks with the first that fails", "--gloo", "checkpoints"}),
+              "");
+  };
+  expect_refused("jsrun", programs, summit);
+  expect_refused("flux", programs, {{"FLUX_URI", "local:///run/flux"}});
+  expect_refused("pals", pals, {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}});
+}
+
+TEST(ElasticJobs, are_refused_by_name_with_an_mpi_or_another_way_to_meet) {
+  Programs programs;
+  const std::vector<const char*> elastic = {"--min-np", "2"};
+  EXPECT_EQ(missing_from(compose(programs, {{"HOROVOD_MPI", "mpich"}}, 2, elastic).command,
+                         {"HOROVOD_MPI=mpich in an elastic job", "Unset HOROVOD_MPI", "checkpoints"}),
+            "");
+  EXPECT_EQ(missing_from(compose(programs, {{"HOROVOD_BOOTSTRAP", "pmix"}}, 2, elastic).command,
+                         {"HOROVOD_BOOTSTRAP=pmix", "elastic job", "unset it"}),
+            "");
 }
 
 TEST(FluxTarget, takes_whole_nodes) {

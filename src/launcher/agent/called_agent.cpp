@@ -27,6 +27,7 @@
 #include "native/posix/sockets/endpoints.hpp"
 #include "native/posix/sockets/tcp_socket.hpp"
 #include "schedulers/pbs/node_file.hpp"
+#include "schedulers/slurm/step.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -83,21 +84,21 @@ class CallFile {
   bool is_written_ = false;
 };
 
-Result<pid_t> start(const std::vector<std::string>& command) {
+Result<pid_t> start(const std::vector<std::string>& command, const Environment& environment) {
   pid_t process = 0;
-  // pbsdsh writes to standard error, because standard output carries messages
+  // the command writes to standard error, because standard output carries messages
   const posix::Streams streams{.output = STDERR_FILENO, .errors = posix::Streams::inherited};
-  if (const int failed = posix::spawn(process, command, streams); failed != 0)
+  if (const int failed = posix::spawn(process, command, streams, &environment); failed != 0)
     return system_error(command[0] + " cannot be executed", failed);
   return process;
 }
 
-// Waits until the agent connects, or until pbsdsh has ended. If horovodrun gives up, it ends this process.
-posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const std::string& secret, pid_t pbsdsh) {
+// Waits until the agent connects, or until the command has ended. If horovodrun gives up, it ends this process.
+posix::FileDescriptor wait_for_agent(const posix::PeerSockets& sockets, const std::string& secret, pid_t command) {
   for (;;) {
     posix::FileDescriptor caller = posix::accept_from_any(sockets.sockets, Deadline::after(milliseconds(200)));
     if (caller && shows(caller.get(), secret)) return caller;
-    if (!caller && ::waitpid(pbsdsh, nullptr, WNOHANG) == pbsdsh) return {};
+    if (!caller && ::waitpid(command, nullptr, WNOHANG) == command) return {};
   }
 }
 
@@ -128,6 +129,54 @@ void carry_messages(int socket) {
   }
 }
 
+// The command that starts a program on a host, up to the program, and what it means if it ends too early.
+struct Way {
+  std::vector<std::string> command;
+  Environment environment;
+  std::string why_no_agent;
+};
+using FindWay = Result<Way> (*)(const Environment& environment, const std::string& host);
+
+int run_line(int count, char** arguments, FindWay find_way) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const Environment environment = Environment::of_this_process();
+  const std::vector<std::string> words(arguments, arguments + count);
+  if (words.size() != 6) return complain("a line to an agent was started with other arguments than expected");
+  Environment network = environment;
+  if (words[0] != "-") network.set("HOROVOD_GLOO_IFACE", words[0]);
+  if (words[1] != "-") network.set("HOROVOD_PORT_RANGE", words[1]);
+  std::vector<std::string> warnings;
+  auto config = Config::from(network, warnings);
+  if (!config) return complain(config.error().message);
+  auto way = find_way(environment, words[2]);
+  if (!way) return complain(way.error().message);
+  auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
+  if (!sockets) return complain(sockets.error().message);
+  const std::string secret = posix::random_hex(secret_bytes / 2);
+  posix::FileDescriptor socket;
+  pid_t starter = 0;
+  {
+    CallFile file(environment, sockets->endpoints + "\n" + secret);
+    if (!file.is_written())
+      return complain(file.path() + " cannot be written: set HOROVOD_SHARED_DIR to a folder that all hosts see");
+    for (const std::string& word : {words[3], std::string(called_agent_flag), file.path(), words[5]})
+      way->command.push_back(word);
+    auto started = start(way->command, way->environment);
+    if (!started) return complain(started.error().message);
+    starter = *started;
+    socket = wait_for_agent(*sockets, secret, starter);
+  }
+  if (!socket) return complain(way->why_no_agent);
+  (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
+  // the lifeline, not this connection, notices lost hosts
+  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));
+  carry_messages(socket.get());
+  socket.reset();
+  while (::waitpid(starter, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return 0;
+}
+
 }  // namespace
 
 int task_number_of(const std::string& host, const std::string& node_file_text) {
@@ -140,46 +189,46 @@ int task_number_of(const std::string& host, const std::string& node_file_text) {
 }
 
 int run_pbsdsh_line(int count, char** arguments) {
-  ::signal(SIGPIPE, SIG_IGN);
-  const Environment environment = Environment::of_this_process();
-  const std::vector<std::string> words(arguments, arguments + count);
-  if (words.size() != 6) return complain("a line to an agent was started with other arguments than expected");
-  Environment network = environment;
-  if (words[0] != "-") network.set("HOROVOD_GLOO_IFACE", words[0]);
-  if (words[1] != "-") network.set("HOROVOD_PORT_RANGE", words[1]);
-  std::vector<std::string> warnings;
-  auto config = Config::from(network, warnings);
-  if (!config) return complain(config.error().message);
-  auto node_file = posix::read_text(schedulers::pbs_node_file(environment));
-  if (!node_file) return complain(node_file.error().message);
-  const int number = task_number_of(words[2], *node_file);
-  if (number < 0)
-    return complain("expected the host " + words[2] + " in PBS_NODEFILE, which lacks it: name hosts of the job");
-  auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
-  if (!sockets) return complain(sockets.error().message);
-  const std::string secret = posix::random_hex(secret_bytes / 2);
-  posix::FileDescriptor socket;
-  pid_t pbsdsh = 0;
-  {
-    CallFile file(environment, sockets->endpoints + "\n" + secret);
-    if (!file.is_written())
-      return complain(file.path() + " cannot be written: set HOROVOD_SHARED_DIR to a folder that all hosts see");
-    auto started =
-        start({"pbsdsh", "-n", std::to_string(number), "--", words[3], called_agent_flag, file.path(), words[5]});
-    if (!started) return complain(started.error().message);
-    pbsdsh = *started;
-    socket = wait_for_agent(*sockets, secret, pbsdsh);
-  }
-  if (!socket)
-    return complain("pbsdsh has ended before an agent connected: see the output of the PBS job for its message");
-  (void)posix::prepare_connection(socket.get(), milliseconds_of(config->peer_timeout_s));
-  // the lifeline, not this connection, notices lost hosts
-  posix::set_patience_with_unanswered_data(socket.get(), milliseconds(0));
-  carry_messages(socket.get());
-  socket.reset();
-  while (::waitpid(pbsdsh, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return 0;
+  return run_line(count, arguments, [](const Environment& environment, const std::string& host) -> Result<Way> {
+    auto node_file = posix::read_text(schedulers::pbs_node_file(environment));
+    if (!node_file) return node_file.error();
+    const int number = task_number_of(host, *node_file);
+    if (number < 0)
+      return Error(ErrorCode::invalid_argument,
+                   "expected the host " + host + " in PBS_NODEFILE, which lacks it: name hosts of the job");
+    return Way{{"pbsdsh", "-n", std::to_string(number), "--"},
+               environment,
+               "pbsdsh has ended before an agent connected: see the output of the PBS job for its message"};
+  });
+}
+
+std::vector<std::string> srun_words(const std::string& host) {
+  return {"srun",
+          "--nodes=1",
+          "--ntasks=1",
+          "--ntasks-per-node=1",
+          "--nodelist=" + host,
+          "--overlap",
+          "--mpi=none",
+          "--no-kill",
+          "--mem=0",
+          "--cpu-bind=none",
+          "--wait=0",
+          "--quiet",
+          "--kill-on-bad-exit=0",
+          "--export=ALL",
+          "--input=none"};
+}
+
+int run_srun_line(int count, char** arguments) {
+  return run_line(count, arguments, [](const Environment& environment, const std::string& host) -> Result<Way> {
+    Way way{srun_words(host), environment, "srun has ended before an agent connected"};
+    // What the job's ranks were to get is not what the agent gets, which stands for all ranks of its host.
+    for (const auto& names :
+         {schedulers::variables_of_slurm_step(environment), schedulers::variables_of_slurm_resources()})
+      for (const std::string& name : names) way.environment.erase(name);
+    return way;
+  });
 }
 
 int run_called_agent(const std::string& file, milliseconds grace) {

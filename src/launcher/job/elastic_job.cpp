@@ -167,7 +167,7 @@ void ElasticJob::lose(HostLink& host, const std::string& why) {
     kill_at_.erase(number);
     wire_up_->generations().end(number.value, "was lost with its host " + host.name);
   }
-  if (host.process > 0) ::kill(host.process, SIGKILL);
+  host.signal_way(SIGKILL);
   host.channel.close();
   host.be_gone();
   for (const auto& [name, place] : places_)

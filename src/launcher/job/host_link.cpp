@@ -74,6 +74,12 @@ void HostLink::reap() {
   (void)read_complaints();
 }
 
+// The command leads a session (become_command), but for an instant after its start.
+void HostLink::signal_way(int signal) const {
+  if (process <= 0) return;
+  if (is_here || ::kill(-process, signal) != 0) ::kill(process, signal);
+}
+
 std::vector<std::string> HostLink::read_complaints() {
   constexpr std::size_t most = 64 << 10;
   char chunk[4096];

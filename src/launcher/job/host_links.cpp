@@ -126,7 +126,7 @@ void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
     if (link.is_waiting()) link.be_gone();
     else if (link.is_here || link.channel.was_greeted())
       link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
-    else if (link.process > 0) ::kill(link.process, SIGTERM);  // no agent is there yet, so this ends ssh
+    else link.signal_way(SIGTERM);  // no agent is there yet, so this ends ssh
   }
 }
 
@@ -167,7 +167,7 @@ void HostLinks::dismiss(Deadline deadline) {
       continue;
     }
     while (::waitpid(link.process, &link.wait_status, WNOHANG) == 0) {
-      if (deadline.passed()) ::kill(link.process, SIGKILL);
+      if (deadline.passed()) link.signal_way(SIGKILL);
       ::poll(nullptr, 0, 2);
     }
   }

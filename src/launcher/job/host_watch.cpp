@@ -51,7 +51,7 @@ std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::Hear& hear) 
       continue;
     }
     news.push_back({HostNews::Kind::lost, &host, "nothing is heard of its host any more"});
-    if (host.process > 0) ::kill(host.process, SIGKILL);
+    host.signal_way(SIGKILL);
     host.channel.close();
     host.be_gone();
   }

@@ -51,8 +51,14 @@ bool is_of_containers(const FlagRow& row) {
   return std::string_view(row.name).starts_with("container");
 }
 
+// What starts the ranks. Under Slurm an elastic job is horovodrun's, whose agents are steps of srun.
+std::string launcher_of(const jobscripts::Site& site, const jobscripts::ScriptRequest& request) {
+  return request.is_elastic && site.launcher() == "srun" ? "horovodrun" : site.launcher();
+}
+
 // Where horovodrun starts the ranks, it knows best how to start them in an image, unless the site's file tells how.
-bool has_wrapper(const jobscripts::Site& site) {
+bool has_wrapper(const jobscripts::Site& site, const jobscripts::ScriptRequest& request) {
+  if (request.is_elastic) return false;
   return site.launcher() != "horovodrun" || !site.get("container").empty();
 }
 
@@ -95,15 +101,15 @@ Status pass_on(const FlagRow& row, const Flags& flags, const std::string& launch
 Status pass_on_all(const Flags& flags, const jobscripts::Site& site, jobscripts::ScriptRequest& request) {
   for (const auto& [name, variable] : flags.variables) request.variables[name] = variable.value;
   for (const FlagRow& row : flag_rows())
-    if (is_asked_for(flags, row) && !is_of_scripts(row) && !(has_wrapper(site) && is_of_containers(row)))
-      HVD_RETURN_IF_ERROR(pass_on(row, flags, site.launcher(), request));
+    if (is_asked_for(flags, row) && !is_of_scripts(row) && !(has_wrapper(site, request) && is_of_containers(row)))
+      HVD_RETURN_IF_ERROR(pass_on(row, flags, launcher_of(site, request), request));
   if (is_asked_for(flags, *flag_named("--max-requeues")) && !flags.is_set("script_requeue"))
     return Error(ErrorCode::invalid_argument, "--max-requeues: of a job script, it needs --requeue");
   const bool has_image = flags.has("container");
   for (const char* needs_image : {"--container-bind", "--container-mpi"})
     if (!has_image && is_asked_for(flags, *flag_named(needs_image)))
       return Error(ErrorCode::invalid_argument, std::string(needs_image) + " needs --container IMAGE");
-  if (!has_wrapper(site)) return {};
+  if (!has_wrapper(site, request)) return {};
   request.container = flags.get("container");
   request.container_binds = items_of(flags.get("container_bind"));
   request.container_mpi = flags.get("container_mpi");
@@ -116,6 +122,11 @@ Result<std::string> job_script(const Flags& flags, const std::optional<std::stri
   auto site = site_of(flags, site_file);
   if (!site) return site.error();
   jobscripts::ScriptRequest request;
+  request.is_elastic = is_asked_for(flags, *flag_named("--min-np"));
+  if (request.is_elastic) {
+    request.spares = flags.get("spares") == "auto" ? 0 : flags.number("spares", 0);
+    request.most_ranks = number_of(flags, "max_num_proc");
+  }
   HVD_RETURN_IF_ERROR(pass_on_all(flags, *site, request));
   request.time = flags.get("script_time");
   request.nodes = flags.number("script_nodes", 1);

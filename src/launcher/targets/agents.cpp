@@ -89,6 +89,8 @@ Result<NetworkOptions> network_of(const JobRequest& request) {
 // Returns the scheduler's own command that starts agents; nullopt for ssh, or for what the user has in its place.
 std::optional<RemoteStarter> starter_of(const JobRequest& request) {
   if (request.flags.is_set("use_gloo") || !ssh_stand_in(request.environment).empty()) return std::nullopt;
+  // Else srun starts the ranks (slurm.cpp), or this is one of several tasks, or the user wants this machine alone.
+  if (request.around.is_of("slurm") && !is_elastic(request.flags)) return std::nullopt;
   return remote_starter(request.around, with_flags(request));
 }
 
@@ -111,7 +113,9 @@ Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
     HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
     return std::vector<HostSlots>{{"localhost", request.ranks}};
   }
-  auto hosts = request.around.share_out(request.ranks, request.flags.is_set("oversubscribe"));
+  const bool may_share = request.flags.is_set("oversubscribe");
+  auto hosts = is_elastic(request.flags) ? request.around.all_hosts(request.ranks, may_share)
+                                         : request.around.share_out(request.ranks, may_share);
   if (!hosts && !request.around.allocation())
     hosts.error().message += ". -H localhost:" + std::to_string(request.ranks) + " starts the ranks on this machine";
   return hosts;

@@ -130,6 +130,15 @@ Result<std::vector<HostSlots>> JobAround::share_out(int ranks, bool may_share_pr
   return hosts;
 }
 
+Result<std::vector<HostSlots>> JobAround::all_hosts(int ranks, bool may_share_processors) const {
+  const auto& found = allocation();
+  if (!found || ranks > sum_of(found->hosts, &slots_of)) return share_out(ranks, may_share_processors);
+  std::vector<HostSlots> hosts;
+  for (const Host& host : found->hosts)
+    if (host.slots > 0) hosts.push_back({host.name, host.slots});
+  return hosts;
+}
+
 Status JobAround::check_hosts(const std::vector<HostSlots>& hosts) const {
   const auto& found = allocation();
   if (!found) return {};  // an error is reported by the code that needs the hosts

@@ -35,6 +35,9 @@ class JobAround {
   // Shares the ranks out over the hosts of the job. All hosts are used if there are enough ranks; hosts that get no
   // rank are left out. Fails if the ranks need more slots than there are, unless they may share processors.
   Result<std::vector<HostSlots>> share_out(int ranks, bool may_share_processors) const;
+  // Returns all hosts with all of their slots, for an elastic job that begins with so many ranks. If there are more
+  // ranks than slots, this is share_out().
+  Result<std::vector<HostSlots>> all_hosts(int ranks, bool may_share_processors) const;
   // Fails if one of these hosts does not belong to the job.
   Status check_hosts(const std::vector<HostSlots>& hosts) const;
   // Returns a text like "2 hosts with 4 slots (n1:2, n2:2)".

@@ -14,8 +14,7 @@ struct RemoteStarter {
   std::string program;  // the scheduler's command
   // The words up to the host's name. After the name come the words of the command, and no shell reads them.
   std::vector<std::string> words;
-  bool carries_messages = true;  // false if tasks of the command have no standard input, and their output goes
-                                 // elsewhere
+  bool carries_messages = true;  // false if a line carries them (agent/called_agent.hpp)
 };
 // Returns nullopt if the job's scheduler has no such command, or if the command is not along PATH.
 std::optional<RemoteStarter> remote_starter(const JobAround& around, const Environment& environment);

@@ -6,6 +6,7 @@
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_keeper.hpp"
 #include "launcher/targets/dialects.hpp"
+#include "launcher/targets/elastic_request.hpp"
 #include "launcher/targets/slurm_share.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/processes/ask_program.hpp"
@@ -24,6 +25,7 @@ constexpr const char* all_variables = "--export=ALL";
 std::optional<std::string> applies(const JobRequest& request) {
   const Environment& environment = request.environment;
   if (!request.around.is_of("slurm") || request.flags.is_set("use_gloo")) return std::nullopt;
+  if (is_elastic(request.flags)) return std::nullopt;  // a step of srun ends with its first rank that fails
   // If several tasks of a step run horovodrun, each starts ranks of its own.
   if (auto launch = bootstrap::innermost_launch(environment);
       launch && launch->size > 1 && !schedulers::has_terminal_of_slurm_step(environment))

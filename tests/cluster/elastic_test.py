@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Tests elastic jobs over several virtual nodes, with the stand-in for ssh and inside of allocations of Slurm:
+elastic_test.py BUILD [Class.test]
+
+The ranks (elastic_rank.cpp) write a file for each world in which they have made a step, and add up ones, by which they
+would find a rank of another world. The tests wait for these files.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from virtual_nodes import NODES, enter
+from cluster_harness import (BUILD, HOROVODRUN, ClusterJob, EndTest, agents, nodes, read, marked_processes)
+from launcher_harness import LIMIT_SECONDS
+
+RANK = os.path.join(BUILD, "tests", "elastic_rank")
+
+
+class ElasticJob(ClusterJob):
+    def __init__(self, test, *flags, before=(), steps=20, **environment):
+        self.worlds_folder = pathlib.Path(tempfile.mkdtemp(prefix="elastic-", dir=BUILD))
+        test.addCleanup(shutil.rmtree, self.worlds_folder)
+        super().__init__("", "", whole=[NODES, "on", "n1", *before, HOROVODRUN, *flags, RANK, str(self.worlds_folder),
+                                        str(steps)], **environment)
+        test.addCleanup(self.clean_up)
+
+    def worlds(self):
+        """By epoch: the size of the world, and (rank, host, process) of the ranks that have made a step in it."""
+        found = {}
+        for path in self.worlds_folder.glob("world.*.*"):
+            if path.name.endswith(".new"):
+                continue
+            size, host, process = path.read_text().split()
+            epoch, rank = map(int, path.name.split(".")[1:])
+            world = found.setdefault(epoch, (int(size), []))
+            assert world[0] == int(size), f"two worlds of epoch {epoch}: {found}"
+            world[1].append((rank, host, int(process)))
+        return found
+
+    def wait_for_world(self, size, after=0, hosts=None):
+        """Waits for a world of this size, all of whose ranks have made a step. Returns its epoch and its ranks."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < limit and self.front.poll() is None:
+            for epoch, (of_size, ranks) in self.worlds().items():
+                if epoch > after and of_size == size == len(ranks) and \
+                        (hosts is None or sorted(host for _, host, _ in ranks) == sorted(hosts)):
+                    return epoch, sorted(ranks)
+            time.sleep(0.02)
+        self.clean_up()
+        output, errors = self.front.communicate()
+        raise AssertionError(f"there was no world of {size} on {hosts} after epoch {after}, only {self.worlds()}: "
+                             f"{(self.output + output).decode()} {(self.errors + errors).decode()}")
+
+    def wait_for_ends_on(self, node, of=None):
+        """Waits until none of these processes is left on the node; of its ranks and agents, if nothing is given."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        of = of or (lambda: marked_processes(self.mark) + agents())
+        while left := [each for each in on(node, of()) if read(each, "cmdline")]:
+            assert time.monotonic() < limit, f"{[read(each, 'cmdline') for each in left]} are left on {node}"
+            time.sleep(0.02)
+
+    def let_it_end(self):
+        (self.worlds_folder / "go").touch()
+
+
+def end_process(process, with_signal=signal.SIGKILL):
+    nodes("on", "login", "kill", f"-{int(with_signal)}", str(process))
+
+
+def on(node, processes):
+    """Those of the processes, as they are numbered outside of the cluster, that are on this node."""
+    pid = pathlib.Path(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/pid-{node}").read_text().strip()
+    network = subprocess.run([NODES, "on", "login", "readlink", f"/proc/{pid}/ns/net"], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout.strip()
+    return [each for each in processes if network == link_of(each)]
+
+
+def link_of(process):
+    try:
+        return os.readlink(f"/proc/{process}/ns/net")
+    except OSError:
+        return ""
+
+
+def split(ranks):
+    """The node of the last rank, which is to be lost, and the other one of n2 and n3: whose processes are there first
+    get ranks, the others are spares."""
+    lost = ranks[-1][1]
+    return lost, {"n2": "n3", "n3": "n2"}[lost]
+
+
+class ElasticTest(EndTest):
+    def succeed(self, job, size):
+        job.let_it_end()
+        self.end(job, 0)
+        done = sorted(line.split(b">:")[1] for line in job.output.splitlines() if b">:done" in line)
+        self.assertEqual(done, [b"done %d of %d" % (rank, size) for rank in range(size)], job.errors.decode())
+        job.worlds()  # no two worlds of one epoch
+
+
+class Jobs(ElasticTest):
+    def test_a_rank_on_another_node_is_killed_and_replaced(self):
+        job = ElasticJob(self, "-np", "4", "--min-np", "3", "-H", "n1:2,n2:2")
+        epoch, ranks = job.wait_for_world(4)
+        self.assertEqual([host for _, host, _ in ranks], ["n1", "n1", "n2", "n2"])
+        end_process(ranks[2][2])
+        epoch, _ = job.wait_for_world(3, epoch, ["n1", "n1", "n2"])
+        job.wait_for_world(4, epoch, ["n1", "n1", "n2", "n2"])
+        self.succeed(job, 4)
+
+    def test_a_node_is_cut_off_and_a_spare_on_another_one_replaces_its_rank(self):
+        job = ElasticJob(self, "-np", "3", "--min-np", "2", "--spares", "1", "-H", "n1:2,n2:1,n3:1",
+                         HOROVOD_PEER_TIMEOUT="4")
+        epoch, ranks = job.wait_for_world(3)
+        lost, other = split(ranks)
+        nodes("cut", lost)
+        try:
+            job.wait_for_world(3, epoch, ["n1", "n1", other])
+            job.wait_for_ends_on(lost)  # nobody there goes on without the others
+        finally:
+            nodes("mend", lost)
+        self.succeed(job, 3)
+
+
+class MoreJobs(ElasticTest):
+    def test_the_agent_of_a_node_is_killed(self):
+        job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:2,n2:2")
+        epoch, _ = job.wait_for_world(4)
+        for agent in on("n2", agents()):
+            os.kill(agent, signal.SIGKILL)
+        job.wait_for_world(2, epoch, ["n1", "n1"])
+        self.succeed(job, 2)
+
+    def test_a_node_dies(self):
+        job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:1,n2:1,n3:2")
+        epoch, _ = job.wait_for_world(4)
+        nodes("kill", "n3")
+        job.wait_for_world(2, epoch, ["n1", "n2"])
+        self.succeed(job, 2)
+
+    def test_a_node_stands_still_and_comes_back_to_a_job_that_goes_on_without_it(self):
+        # The kernel of such a node answers, so it is no host that is lost, but ranks that others wait for.
+        job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:2,n2:2", "--elastic-timeout", "3",
+                         HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+        epoch, _ = job.wait_for_world(4)
+        still = on("n2", marked_processes(job.mark) + agents())
+        self.assertGreaterEqual(len(still), 4)
+        for process in still:
+            os.kill(process, signal.SIGSTOP)
+        job.wait_for_world(2, epoch, ["n1", "n1"])
+        for process in still:
+            os.kill(process, signal.SIGCONT)
+        job.wait_for_ends_on("n2", of=lambda: marked_processes(job.mark))
+        self.succeed(job, 2)
+
+    def test_hosts_come_and_go_by_the_discovery_script(self):
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+            hosts = pathlib.Path(folder, "hosts")
+
+            def find(text):
+                hosts.with_suffix(".new").write_text(text)
+                hosts.with_suffix(".new").rename(hosts)
+
+            find("n1:2\n")
+            job = ElasticJob(self, "-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}")
+            epoch, _ = job.wait_for_world(2)
+            find("n1:2\nn2:2\n")
+            epoch, _ = job.wait_for_world(4, epoch, ["n1", "n1", "n2", "n2"])
+            find("n2:2\n")
+            epoch, _ = job.wait_for_world(2, epoch, ["n2", "n2"])
+            find("n1:1\nn2:2\n")
+            job.wait_for_world(3, epoch, ["n1", "n2", "n2"])
+            self.succeed(job, 3)
+
+    def test_fewer_ranks_than_the_least_end_a_job_whose_hosts_are_fixed_at_once(self):
+        job = ElasticJob(self, "-np", "4", "--min-np", "3", "-H", "n1:2,n2:2", HOROVOD_PEER_TIMEOUT="4")
+        job.wait_for_world(4)
+        for agent in on("n2", agents()):
+            os.kill(agent, signal.SIGKILL)
+        self.end(job, 137)
+        self.assertIn("3 ranks are needed (--min-np), 2 can take part, and the hosts of this job are fixed",
+                      job.errors.decode())
+
+
+class InSlurm(ElasticTest):
+    """Run these tests in a cluster of their own, because nodes are missing in Slurm afterwards."""
+
+    @classmethod
+    def setUpClass(cls):
+        del os.environ["HOROVOD_SSH"]  # the agents are steps of srun
+        # Slurm gives up a node that it does not hear of for so long; 300 s if nothing is said.
+        with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
+            file.write("SlurmdTimeout=5\n")
+        nodes("on", "login", "scontrol", "reconfigure")
+
+    def job(self, *flags, allocation=("--no-kill",), **environment):
+        before = ("salloc", "--quiet", *allocation, "-N3", "--ntasks-per-node=2", "-w", "n1,n2,n3")
+        return ElasticJob(self, *flags, before=before, HOROVOD_PEER_TIMEOUT="4", **environment)
+
+    def wait_for_node_state(self, node, words):
+        limit = time.monotonic() + LIMIT_SECONDS
+        state = ""
+        while not state.startswith(words):
+            self.assertLess(time.monotonic(), limit, f"{node} is {state}")
+            time.sleep(0.2)
+            state = subprocess.run([NODES, "on", "login", "sinfo", "-h", "-N", "-n", node, "-o", "%T"], check=True,
+                                   stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
+
+    def test_a_node_that_is_cut_off_is_replaced_by_spares_and_slurm_lets_the_job_go_on(self):
+        job = self.job("-np", "4", "--min-np", "4", "--spares", "2")
+        epoch, ranks = job.wait_for_world(4)
+        lost, other = split(ranks)
+        nodes("cut", lost)
+        try:
+            job.wait_for_world(4, epoch, ["n1", "n1", other, other])
+            self.wait_for_node_state(lost, "down")
+            job.wait_for_ends_on(lost)
+            self.succeed(job, 4)
+        finally:
+            nodes("mend", lost)
+            self.wait_for_node_state(lost, ("idle", "mixed", "allocated"))
+
+    def test_a_rank_that_is_killed_is_replaced_on_its_node(self):
+        job = self.job("-np", "6", "--min-np", "5")
+        epoch, ranks = job.wait_for_world(6)
+        end_process(ranks[0][2])
+        epoch, _ = job.wait_for_world(5, epoch, ["n1", "n2", "n2", "n3", "n3"])
+        job.wait_for_world(6, epoch)
+        self.succeed(job, 6)
+
+    def test_no_host_is_left_that_makes_up_the_least_number_of_ranks(self):
+        job = self.job("-np", "6", "--min-np", "5")
+        job.wait_for_world(6)
+        for agent in on("n3", agents()):
+            os.kill(agent, signal.SIGKILL)
+        self.end(job, 137)
+        self.assertIn("5 ranks are needed (--min-np), 4 can take part, and the hosts of this job are fixed",
+                      job.errors.decode())
+
+
+if __name__ == "__main__":
+    enter(3, BUILD, [BUILD, *sys.argv[1:]])
+    unittest.main()
