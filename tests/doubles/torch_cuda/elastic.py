@@ -18,7 +18,8 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "python" / "elastic" / "
 
 
 def main():
-    folder = pathlib.Path(tempfile.gettempdir(), f"elastic.{os.getppid()}")  # of this job: who was killed once
+    # Of this job: tells who was killed once.
+    folder = pathlib.Path(tempfile.gettempdir(), f"elastic.{os.getppid()}.{os.environ['HOROVOD_STARTED_AT']}")
     folder.mkdir(exist_ok=True)
     os.chdir(folder)
     torch.cuda.set_device(int(os.environ["HOROVOD_LOCAL_RANK"]))

@@ -55,6 +55,9 @@ class _OwnDevice:
             return -1
         return device
 
+    def number_or_current(self):
+        return torch.cuda.current_device() if self._ordinal is None else self._ordinal
+
     def take(self, ordinal):
         if ordinal >= 0:
             self._ordinal = ordinal
@@ -95,11 +98,11 @@ def join(device):
 
 
 def _load_on_own_gpu(data):
-    """Unpickles the memory of a tensor. On a GPU of the rank that sent it, it comes to the current one here."""
+    """Unpickles the memory of a tensor. What was on a GPU of the rank that sent it comes to the one of this rank."""
     def place(storage, location):
-        own = f"cuda:{torch.cuda.current_device()}" if location.startswith("cuda") and torch.cuda.is_available() \
-            else location
-        return torch.serialization.default_restore_location(storage, own)
+        if location.startswith("cuda") and torch.cuda.is_available():
+            location = f"cuda:{_own.number_or_current()}"
+        return torch.serialization.default_restore_location(storage, location)
 
     return torch.load(io.BytesIO(data), place, weights_only=False)
 
