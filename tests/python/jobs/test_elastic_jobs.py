@@ -21,9 +21,11 @@ def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
     for gpu in range(3):
         entry = tmp_path / f"proc/driver/nvidia/gpus/0000:0{gpu}:00.0"
         entry.mkdir(parents=True)
+        (tmp_path / "dev").mkdir(exist_ok=True)
+        (tmp_path / f"dev/nvidia{gpu}").touch()
         (entry / "information").write_text(f"Model: \t\t V100\nGPU UUID: \t GPU-{gpu}\nDevice Minor: \t {gpu}\n")
     found = run(tmp_path, "-np", "3", "--min-np", "2",
-                ENDS="step 0 3", UNTIL_SIZE="3", HOROVOD_GPU_ROOT=str(tmp_path))
+                ENDS="step 0 3", UNTIL_SIZE="3", HOROVOD_GPU_ROOT=str(tmp_path), HOROVOD_BIND="0")
     assert found.returncode == 0, found.stdout
     assert "rank 0 (host localhost, slot 0) was killed by signal 9 (SIGKILL): the job goes on with 2 ranks" \
         in found.stdout
@@ -42,6 +44,6 @@ def test_of_a_script_with_an_error_end_with_it(tmp_path):
     assert found.returncode == 7, found.stdout
     assert "no rank is left that has the state of the training" in found.stdout
     assert "FIRST FAILURE: rank " in found.stdout
-    assert "\nslot 1 of host localhost: " in found.stdout, "what its processors are"
+    assert "\nhorovodrun: slot 1 of host localhost: " in found.stdout, "what its processors are"
     refusals = lines_of(found, "refused: ")
     assert len(refusals) == 2 and "init(comm=...) in an elastic job: its ranks are those that horovodrun" in refusals[0]
