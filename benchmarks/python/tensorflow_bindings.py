@@ -88,9 +88,17 @@ def collectives(sizes):
                        for i, tensor in enumerate(theirs)]:
             hvd.synchronize(handle)
 
+    def by_torch_into_new_tensors():
+        handles = [hvd.allreduce_async(tensor, name=f"torch.new.{len(sizes)}.{sizes[0]}.{i}")
+                   for i, tensor in enumerate(theirs)]
+        return [hvd.synchronize(handle) for handle in handles]
+
+    # TensorFlow's results are new tensors, as those of torch's functions without a "_" at the end.
     contenders = {"TensorFlow, each": in_function(each), "TensorFlow, a group": in_function(group),
-                  "200 tf.identity": in_function(identities), "torch, each": by_torch,
-                  "torch, a group": lambda: hvd.grouped_allreduce_(theirs, name=f"torch.group.{sizes[0]}")}
+                  "200 tf.identity": in_function(identities), "torch, each": by_torch_into_new_tensors,
+                  "torch, a group": lambda: hvd.grouped_allreduce(theirs, name=f"torch.group.{sizes[0]}"),
+                  "torch, each in place": by_torch,
+                  "torch, a group in place": lambda: hvd.grouped_allreduce_(theirs, name=f"torch.place.{sizes[0]}")}
     if strategy is not None:
         def in_replica():
             return tf.distribute.get_replica_context().all_reduce(
