@@ -1,5 +1,7 @@
 """Tests of horovod.common: small functions, exceptions and process sets."""
 import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -94,3 +96,16 @@ def test_process_set():
         assert hvd.remove_process_set(hvd.global_process_set) is False
     finally:
         hvd.shutdown()
+
+
+def test_a_thread_ends_the_process_with_the_code_of_a_saved_training():
+    code = """if True:
+        import atexit, threading
+        from horovod.common.stops import end_undisturbed
+        atexit.register(print, "and left")
+        print("saved")
+        thread = threading.Thread(target=end_undisturbed, args=(75,))
+        thread.start()
+        thread.join()"""
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (75, "saved\nand left\n")

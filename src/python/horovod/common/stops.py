@@ -1,4 +1,6 @@
 """The end of a job: when all ranks leave their loops, at the same step."""
+import atexit
+import os
 import signal
 import sys
 import threading
@@ -70,4 +72,10 @@ def end_undisturbed(code):
     SIGTERM, would then count for the job."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(code)
+        sys.exit(code)
+    try:  # sys.exit() would end this thread alone, and the process later, with another code
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
