@@ -252,21 +252,46 @@ def test_tensors_that_share_their_memory_no_more_are_saved_apart():
 
 
 def test_a_commit_that_was_interrupted_is_not_restored():
-    class Interrupted(Holder):
-        is_ready = True
+    class Interrupting:
+        def __deepcopy__(self, _):
+            raise KeyboardInterrupt
 
-        def state_dict(self):
-            if not self.is_ready:
-                raise KeyboardInterrupt
-            return self.state
-
-    holder = Interrupted(value=torch.ones(2))
+    holder = Holder(value=torch.ones(2))
     state = TorchState(holder=holder)
-    holder.is_ready = False
+    holder.state["other"] = Interrupting()
     with pytest.raises(KeyboardInterrupt):
         state.save()
     with pytest.raises(RuntimeError, match="the last commit was interrupted"):
         state.restore()
+
+
+def test_a_value_that_tells_no_state_leaves_the_whole_commit_before():
+    class Silent(Holder):
+        is_silent = False
+
+        def state_dict(self):
+            if self.is_silent:
+                raise HorovodInternalError("a rank is lost")
+            return self.state
+
+    state = TorchState(first=Holder(step=1), second=Silent(step=1), step=1)
+    state.first.state, state.second.state, state.step, state.second.is_silent = {"step": 2}, {"step": 2}, 2, True
+    with pytest.raises(HorovodInternalError):
+        state.save()
+    state.restore()
+    assert (state.first.state, state.second.state, state.step) == ({"step": 1}, {"step": 1}, 1)
+
+
+def test_tensors_whose_elements_share_memory_are_committed_again_and_again():
+    overlapping = torch.arange(6.0).as_strided((2, 3), (2, 1)), torch.ones(2, 1).expand(2, 3)
+    plain = torch.ones(2, 3).t(), torch.ones(1, 4)[:, ::2], torch.tensor(1.0)
+    assert [state_module._are_alike(each, each) for each in (*overlapping, *plain)] == [False] * 2 + [True] * 3
+    state = TorchState(holder=Holder(value=torch.zeros(2, 1).expand(2, 3)))
+    for value in (1.0, 2.0):
+        state.holder.state = {"value": torch.full((2, 1), value).expand(2, 3)}
+        state.save()
+        state.restore()
+        assert state.holder.state["value"].tolist() == [[value] * 3] * 2
 
 
 def test_a_sync_is_what_the_next_restore_goes_back_to(job):

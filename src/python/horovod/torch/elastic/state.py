@@ -60,8 +60,19 @@ def _are_alike(tensor, other):
         return (each.layout, each.dtype, each.device, each.shape, each.is_quantized, each.requires_grad)
 
     return (tensor.layout == torch.strided and looks(tensor) == looks(other) and tensor.numel() > 0
-            and not tensor.requires_grad and not tensor.is_quantized
+            and not tensor.requires_grad and not tensor.is_quantized and not _overlaps_itself(tensor)
             and (tensor.stride(), tensor.storage_offset()) == (other.stride(), other.storage_offset()))
+
+
+def _overlaps_itself(tensor):
+    """Whether elements may share memory with each other, as those of an expanded tensor do: nothing can be copied into
+    it."""
+    end = 0  # of the elements of the smaller strides
+    for stride, length in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size > 1):
+        if stride <= end:
+            return True
+        end += stride * (length - 1)
+    return False
 
 
 def _share_memory_alike(pairs):
@@ -76,8 +87,11 @@ class StateDictHandler(StateHandler):
     _saved = None
 
     def save(self):
+        self.save_copy_of(self.value.state_dict())
+
+    def save_copy_of(self, state):
         before, self._saved = self._saved, None
-        self._saved = _copied(self.value.state_dict(), before)
+        self._saved = _copied(state, before)
 
     def restore(self):
         if self._saved is None:
@@ -173,8 +187,14 @@ class TorchState(ObjectState):
         object.__setattr__(self, name, value)
 
     def save(self):
-        for handler in self._handlers.values():
-            handler.save()
+        # If one of them raises, all of the commit before is still there.
+        states = {name: handler.value.state_dict() for name, handler in self._handlers.items()
+                  if type(handler).save is StateDictHandler.save}
+        for name, handler in self._handlers.items():
+            if name in states:
+                handler.save_copy_of(states[name])
+            else:
+                handler.save()
         super().save()
         self._is_restored = False
 
