@@ -194,6 +194,24 @@ def test_ranks_that_do_not_meet_again_are_told_what_to_do(job, monkeypatch):
         train(state)
 
 
+def test_in_an_elastic_job_a_failed_write_does_not_keep_its_rank_away(monkeypatch, capsys):
+    class Basics:
+        listed_sets, begins = None, []
+
+        def shutdown(self):
+            raise OSError("no room")
+
+        def init(self, process_sets):
+            self.begins.append(process_sets)
+
+    monkeypatch.setattr(elastic._core, "elastic_facts", lambda: (1, 0))
+    elastic.begin_again(Basics())
+    assert Basics.begins == [None] and "a checkpoint could not be written: no room" in capsys.readouterr().err
+    monkeypatch.setattr(elastic._core, "elastic_facts", lambda: None)
+    with pytest.raises(OSError, match="no room"):
+        elastic.begin_again(type("Alone", (Basics,), {"_get_process_set_ids_and_ranks": lambda self: {}})())
+
+
 # ---- states of torch --------------------------------------------------------------------------------------------
 
 

@@ -260,7 +260,13 @@ def begin_again(basics):
     hvd.init() got first, because new ranks have the same ones."""
     is_elastic = _core.elastic_facts() is not None
     sets = basics.listed_sets if is_elastic else _sets_of_this_job(basics)
-    basics.shutdown()
+    try:
+        basics.shutdown()
+    except Exception as error:  # of a checkpoint's write, of any kind
+        if not is_elastic or _core.is_initialized():
+            raise
+        # This process must come back: it may be the one to write the last commit, and the next checkpoint may succeed.
+        print(f"Horovod: a checkpoint could not be written: {error}", file=sys.stderr, flush=True)
     try:
         basics.init(process_sets=sets)
     except (ValueError, HorovodInternalError) as error:
