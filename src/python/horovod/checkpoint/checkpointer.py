@@ -7,7 +7,7 @@ import time
 import torch
 
 from horovod import _core, _ops
-from horovod.checkpoint import collective, restoring
+from horovod.checkpoint import collective, restoring, tree
 from horovod.checkpoint import sharded as sharded_files
 from horovod.common.stops import end_undisturbed, how_to_end, should_stop, stop_reason
 from horovod.torch._job import rank
@@ -78,7 +78,7 @@ class Checkpointer:
         It also saves when all ranks are to stop. It then returns when the checkpoint is safe on the disk, and `stopped`
         is true.
         """
-        self.told = (step, extra)
+        self.told = (step, tree.without_graphs(extra))
         stops = should_stop() and not self.stopped
         is_due = self._is_due(step)
         if stops or is_due:
@@ -104,7 +104,7 @@ class Checkpointer:
     def save(self, step, extra=None):
         """Saves now. If asynchronous, a thread does the writing after save() has returned."""
         began = time.monotonic()
-        self.told = (step, extra)
+        self.told = (step, tree.without_graphs(extra))
         self._make_folder()
         self.wait()
         if self._sharded is not False:
@@ -185,10 +185,15 @@ class Checkpointer:
             if self.stopped:
                 end_undisturbed(self.exit_code)
         elif self._writing is not None:
-            try:  # other ranks may not come here, so this only ends the write of this rank
-                self._finish()
-            except Exception as error:  # the exception of the `with` block is the one to raise
-                print(f"the checkpoint that was being written failed, too: {error}", file=sys.stderr)
+            # Other ranks may not come here, so this only ends the write of this rank. The exception of the `with` block
+            # is the one to raise.
+            self._finish_or_print("the checkpoint that was being written failed, too")
+
+    def _finish_or_print(self, what):
+        try:
+            self._finish()
+        except Exception as error:  # of any kind; there is something more important to do
+            print(f"{what}: {error}", file=sys.stderr)
 
     # ---- in elastic jobs --------------------------------------------------------------------------------------------
 
@@ -201,23 +206,24 @@ class Checkpointer:
     def progress(self):
         """What all ranks must know alike, so that they save at the same steps."""
         clock = None if self._clock is None else self._clock.progress()
-        return self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code, self.told, clock
+        return (self.folder, self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code,
+                self.told, clock)
 
     def go_on_from(self, progress):
-        (self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code, self.told,
-         clock) = progress
+        (self.folder, self._first_step, self._saved_step, self.restored_step, self.stopped, self.exit_code,
+         self.told, clock) = progress
         if self._clock is not None:
             self._clock.go_on_from(clock)
 
-    def can_save_alone(self, step):
-        """Whether save_alone() is of use: another run would go on from that step."""
-        return self._sharded is False and (self.restored_step is None or step > self.restored_step)
+    def can_save_alone(self, step, ranks):
+        """Whether save_alone() is of use: one rank has the whole state, and another run would go on from that step."""
+        is_whole = self._sharded is False and not collective.states_of_their_own(self._optimizer, self._objects, ranks)
+        return is_whole and (self.restored_step is None or step > self.restored_step)
 
     def save_alone(self, step, extra, ranks):
         """Saves without the other ranks, after hvd.shutdown(). ranks: how many there were. The checkpoint has no random
         numbers."""
-        if self._writing is not None:
-            self._finish()
+        self._finish_or_print("the checkpoint before the last commit failed")
         state = collective.flatten_alone(self._model, self._optimizer, step, extra, self._objects, ranks)
         _made(self.folder)
         try:

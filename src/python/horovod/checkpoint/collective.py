@@ -101,21 +101,25 @@ def on_this_rank_0(do):
     return value
 
 
+def states_of_their_own(optimizer, objects, ranks):
+    """The names of the objects of which each of so many ranks has another state."""
+    named = {"optimizer": optimizer, **objects}
+    return [name for name, each in named.items() if ranks > 1 and training.has_state_of_its_own(each)]
+
+
 def _flatten_for_all(model, optimizer, step, extra, objects, generators):
-    for name, each in {"optimizer": optimizer, **objects}.items():
-        if size() > 1 and training.has_state_of_its_own(each):
-            raise ValueError(
-                f"the state of {name} is another one on each rank, because with op=hvd.Adasum each rank steps by its "
-                "own gradients, and a checkpoint in one piece has that of rank 0 for all. Save with sharded=True")
+    for name in states_of_their_own(optimizer, objects, size()):
+        raise ValueError(
+            f"the state of {name} is another one on each rank, because with op=hvd.Adasum each rank steps by its "
+            "own gradients, and a checkpoint in one piece has that of rank 0 for all. Save with sharded=True")
     return _flatten(model, optimizer, step, extra, objects, generators)
 
 
 def flatten_alone(model, optimizer, step, extra, objects, ranks):
     """Returns the whole state as tree.Tensors, of a process that has left the job of so many ranks."""
-    for name, each in {"optimizer": optimizer, **objects}.items():
-        if ranks > 1 and training.has_state_of_its_own(each):
-            raise ValueError(f"the state of {name} is another one on each rank (op=hvd.Adasum), and one rank cannot "
-                             "save that of all")
+    for name in states_of_their_own(optimizer, objects, ranks):
+        raise ValueError(f"the state of {name} is another one on each rank (op=hvd.Adasum), and one rank cannot save "
+                         "that of all")
     return _flatten(model, optimizer, step, extra, objects, None, ranks)
 
 

@@ -15,13 +15,14 @@ class CheckpointerHandler(StateHandler):
         self._ranks = size() if is_initialized() else 1
 
     def restore(self):
-        """Its files stay, and the steps that they belong to."""
+        """Its files stay, and the steps that they belong to. But the commit is of the step that was told before it."""
+        self.value.told = copy.deepcopy(self._told)
 
     def sync(self):
         self.value.go_on_from(broadcast_object(self.value.progress(), name="elastic.checkpointer"))
 
     def can_keep(self):
-        return self._told is not None and self.value.can_save_alone(self._told[0])
+        return self._told is not None and self.value.can_save_alone(self._told[0], self._ranks)
 
     def keep(self):
         step, extra = self._told

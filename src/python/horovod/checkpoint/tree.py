@@ -34,6 +34,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _MAPPINGS = {"dict": dict, "OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
 _SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "Size": torch.Size}
+_ALL_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 _RESERVED = ("kind", "dtype", "unit", ".", "..")
 
 
@@ -161,7 +162,7 @@ def _put(value, path, into, depth):
         into.add(path, "bytes", TENSOR, _as_tensor(value))
     elif isinstance(value, collections.abc.Mapping):
         _put_mapping(value, path, into, depth)
-    elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+    elif isinstance(value, _ALL_SEQUENCES):
         _put_sequence(value, path, into, depth)
     elif isinstance(value, (torch.dtype, torch.device)):
         into.add(path, f"torch.{type(value).__name__}", TEXT, str(value).replace("torch.", ""))
@@ -169,6 +170,27 @@ def _put(value, path, into, depth):
         raise TypeError(
             f"the checkpoint's {path} is a {type(value).__module__}.{type(value).__qualname__}, which has no "
             f"place in a checkpoint: give its numbers, texts, lists, dicts and tensors instead (state_dict())")
+
+
+def _kind_of_mapping(value):
+    return next((name for name in ("OrderedDict", "Counter") if isinstance(value, _MAPPINGS[name])), "dict")
+
+
+def _kind_of_sequence(value):
+    return next((name for name in ("Size", "tuple", "set", "frozenset") if isinstance(value, _SEQUENCES[name])), "list")
+
+
+def without_graphs(value, depth=0):
+    """Returns the value as a checkpoint has it, with its tensors cut off from the graphs of their gradients. A value
+    that cannot be an entry is returned as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.detach() if value.requires_grad else value
+    if depth <= DEEPEST and isinstance(value, _ALL_SEQUENCES):
+        return _SEQUENCES[_kind_of_sequence(value)](without_graphs(item, depth + 1) for item in value)
+    if depth <= DEEPEST and isinstance(value, collections.abc.Mapping):
+        items = {key: without_graphs(item, depth + 1) for key, item in value.items()}
+        return _MAPPINGS[_kind_of_mapping(value)](items)
+    return value
 
 
 def _as_tensor(data):
@@ -184,7 +206,7 @@ def _put_text(value, path, into, kind=""):
 
 
 def _put_mapping(value, path, into, depth):
-    kind = next((name for name in ("OrderedDict", "Counter") if isinstance(value, _MAPPINGS[name])), "dict")
+    kind = _kind_of_mapping(value)
     keys = {type(key) for key in value}
     if keys == {int}:
         kind += " of int"
@@ -197,7 +219,7 @@ def _put_mapping(value, path, into, depth):
 
 
 def _put_sequence(value, path, into, depth):
-    kind = next((name for name in ("Size", "tuple", "set", "frozenset") if isinstance(value, _SEQUENCES[name])), "list")
+    kind = _kind_of_sequence(value)
     items = list(value)
     types = {type(item) for item in items}
     if types == {int} and all(-(1 << 63) <= item < 1 << 63 for item in items):
