@@ -55,6 +55,13 @@ TEST(JobAround, refuses_hosts_of_others) {
   EXPECT_EQ(missing_from(refused.error().message, {"n3", "job 7", "LSF", "n1.site:2, n2:1"}), "");
 }
 
+TEST(JobAround, has_its_own_name_for_a_host) {
+  JobAround job = lsf_job("n1.site 2 n2 1");
+  EXPECT_EQ(job.name_of("n1"), "n1.site");
+  EXPECT_EQ(job.name_of("n2.site"), "n2");
+  EXPECT_EQ(job.name_of("n3"), std::nullopt);
+}
+
 TEST(JobAround, of_many_hosts_is_described_in_a_line) {
   std::string hosts;
   for (int at = 1; at <= 900; ++at) hosts += "n" + std::to_string(at) + " 2 ";

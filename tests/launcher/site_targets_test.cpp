@@ -44,6 +44,8 @@ struct Composed {
   std::string target{}, command{}, host_file{};  // the command up to the keeper, without its first word
   std::vector<HostPlan> hosts{};
   std::vector<HostSlots> slots{};  // of an elastic job
+  int spares = 0;
+  HostPlan found_n3{}, found_other{};  // the ways to hosts that are found later
   std::vector<std::string> unset{};
 };
 
@@ -64,7 +66,14 @@ Composed compose(const Programs& programs, Variables variables, int ranks, std::
     return composed;
   }
   composed.hosts = plan->hosts;
-  if (plan->elastic) composed.slots = plan->elastic->hosts;
+  if (plan->elastic) {
+    composed.slots = plan->elastic->hosts;
+    composed.spares = plan->elastic->membership.spares;
+    if (auto& plan_of_host = plan->elastic->plan_of_host; plan_of_host) {
+      composed.found_n3 = plan_of_host("n3");
+      composed.found_other = plan_of_host("other");
+    }
+  }
   if (!plan->site) return composed;
   composed.host_file = plan->site->host_file;
   composed.unset = plan->site->unset;
@@ -237,6 +246,47 @@ TEST(AgentsTarget, refuses_an_elastic_job_of_several_components_of_slurm) {
                          {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2"}};
   EXPECT_EQ(missing_from(compose(programs, variables, 4, {"--min-np", "2"}).command,
                          {"--min-np inside of a heterogeneous job of Slurm", "--gloo"}),
+            "");
+  EXPECT_EQ(missing_from(compose(programs, variables, 2, {"--min-np", "2"}, {{"n2", 2}}).command,
+                         {"--min-np inside of a heterogeneous job of Slurm", "--gloo"}),
+            "");
+}
+
+TEST(AgentsTarget, keeps_the_slots_of_an_allocation_of_one_node_in_an_elastic_job) {
+  Programs programs;
+  programs.add("srun");
+  const Variables one_node = {{"SLURM_JOB_ID", "7"},
+                              {"SLURM_JOB_NODELIST", "n1"},
+                              {"SLURM_JOB_NUM_NODES", "1"},
+                              {"SLURM_TASKS_PER_NODE", "8"},
+                              {"SLURM_JOB_CPUS_PER_NODE", "8"}};
+  Composed composed = compose(programs, one_node, 4, {"--min-np", "2", "--max-np", "4", "--spares", "auto"});
+  EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"n1", 8}})) << composed.command;
+  EXPECT_EQ(composed.spares, Membership::spares_on_all_slots) << "4 of the 8";
+  composed = compose(programs, {}, 2, {"--min-np", "1", "--spares", "1"});
+  EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"localhost", 3}})) << composed.command;
+}
+
+TEST(AgentsTarget, names_hosts_to_srun_as_slurm_does_and_reaches_those_of_no_job_by_ssh) {
+  Programs programs;
+  programs.add("srun");
+  Composed composed = compose(programs, three_nodes_of_slurm, 4, {"--min-np", "2"}, {{"n2.site.org", 4}});
+  ASSERT_EQ(composed.hosts.size(), 1u) << composed.command;
+  EXPECT_EQ(composed.hosts[0].reach.back(), "n2");
+  composed = compose(programs, three_nodes_of_slurm, 2, {"--min-np", "2", "--host-discovery-script", "hosts"});
+  ASSERT_FALSE(composed.found_n3.reach.empty()) << composed.command;
+  EXPECT_EQ(composed.found_n3.reach[1], srun_line_flag);
+  EXPECT_EQ(composed.found_other.reach[0], "ssh");
+  EXPECT_FALSE(composed.found_other.takes_words);
+}
+
+TEST(AgentsTarget, leaves_a_job_of_this_machine_alone_on_a_login_node_of_slurm) {
+  Programs programs;
+  programs.add("srun");
+  Composed composed = compose(programs, three_nodes_of_slurm, 2, {"--min-np", "1"}, {{"localhost", 2}});
+  EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"localhost", 2}})) << composed.command;
+  EXPECT_EQ(missing_from(compose(programs, three_nodes_of_slurm, 2, {"--min-np", "1"}, {{"n9", 2}}).command,
+                         {"the host n9 is not in the job 7"}),
             "");
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/machine/affinity.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -104,12 +105,18 @@ std::optional<std::string> applies(const JobRequest& request) {
   return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
 }
 
+// True if nobody has named hosts, neither the user nor a scheduler. If several tasks run horovodrun, each starts ranks
+// of its own on its own host.
+bool is_left_to_this_machine(const JobRequest& request) {
+  if (!request.hosts.empty()) return false;
+  auto launch = bootstrap::innermost_launch(request.environment);
+  return !request.around.is_a_job() || (launch && launch->size > 1);
+}
+
 // Returns the hosts that the user names, else those of the scheduler's job, else this machine.
 Result<std::vector<HostSlots>> hosts_for(const JobRequest& request) {
   if (!request.hosts.empty()) return request.hosts;
-  // If several tasks run horovodrun, each starts ranks of its own on its own host.
-  auto launch = bootstrap::innermost_launch(request.environment);
-  if (!request.around.is_a_job() || (launch && launch->size > 1)) {
+  if (is_left_to_this_machine(request)) {
     HVD_RETURN_IF_ERROR(check_number_of_ranks(request));
     return std::vector<HostSlots>{{"localhost", request.ranks}};
   }
@@ -134,6 +141,24 @@ Status check_launch_node(const JobRequest& request) {
                    "jsrun into PATH");
 }
 
+// Agents that are steps of srun can be on the nodes of one component only.
+Status check_components(const JobRequest& request) {
+  if (!starter_of(request) || !request.around.is_of("slurm") ||
+      schedulers::components_of_job(request.environment).size() < 2)
+    return {};
+  return Error(ErrorCode::unsupported,
+               "--min-np inside of a heterogeneous job of Slurm is not in this version: ask for one component, or "
+               "give --gloo to use ssh");
+}
+
+// Checks the hosts against the job whose scheduler's command leads to them. No command leads to this machine.
+Status check_reach(const JobRequest& request, const std::vector<HostSlots>& hosts, const OwnNames& own) {
+  auto is_here = [&](const HostSlots& host) { return is_this_machine(host.host, own); };
+  if (!starter_of(request) || std::ranges::all_of(hosts, is_here)) return {};
+  HVD_RETURN_IF_ERROR(check_components(request));
+  return request.around.check_hosts(hosts);
+}
+
 int slots_of(const std::vector<HostSlots>& hosts) {
   int slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
@@ -144,7 +169,7 @@ Status make_elastic(JobOptions& options, const JobRequest& request, std::vector<
   auto settings = elastic_settings(request);
   if (!settings) return settings.error();
   // A machine that nobody has named has as many slots as may be used.
-  if (request.hosts.empty() && hosts.size() == 1)
+  if (is_left_to_this_machine(request))
     hosts.front().slots = request.flags.number("max_num_proc", settings->first) +
                           (settings->spares == Membership::spares_on_all_slots ? 0 : settings->spares);
   if (slots_of(hosts) < settings->first)
@@ -154,13 +179,16 @@ Status make_elastic(JobOptions& options, const JobRequest& request, std::vector<
   return {};
 }
 
-// The way to a host other than this machine.
+// The way to a host other than this machine. The scheduler's command knows the hosts of the job, by its own names; a
+// discovery script may find others.
 HostPlan way_to(const std::string& name, const JobRequest& request) {
   HostPlan host{name, {}};
   auto starter = starter_of(request);
+  const auto name_in_job = starter ? request.around.name_of(name) : std::nullopt;
+  if (!name_in_job) starter.reset();
   host.takes_words = starter.has_value();
   host.reach = starter ? starter->words : ssh_words(request);
-  host.reach.push_back(name);
+  host.reach.push_back(name_in_job.value_or(name));
   if (starter)
     host.trial =
         "`" + (starter->carries_messages ? joined(host.reach, " ") + " true" : starter->program + " hostname") + "`";
@@ -175,6 +203,7 @@ std::function<HostPlan(const std::string&)> plan_by_name(const JobRequest& reque
 
 // Hosts come from a script while the job runs. This machine has an agent from the start, because it can be one of them.
 Result<JobOptions> plan_with_script(const JobRequest& request) {
+  HVD_RETURN_IF_ERROR(check_components(request));
   auto settings = elastic_settings(request);
   if (!settings) return settings.error();
   auto network = network_of(request);
@@ -199,7 +228,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   auto named = hosts_for(request);
   if (!named) return named.error();
   HVD_RETURN_IF_ERROR(check_launch_node(request));
-  if (starter_of(request)) HVD_RETURN_IF_ERROR(request.around.check_hosts(request.hosts));
+  HVD_RETURN_IF_ERROR(check_reach(request, *named, own));
   auto hosts = distinct_hosts(*named, own);
   if (!hosts) return hosts.error();
   JobOptions options;

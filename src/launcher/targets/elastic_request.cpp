@@ -4,7 +4,6 @@
 
 #include "base/text/comma_list.hpp"
 #include "base/text/number.hpp"
-#include "schedulers/slurm/components.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -42,11 +41,6 @@ Status check_environment(const JobRequest& request) {
         "HOROVOD_MPI=" + mpi +
         " in an elastic job: a process that ends takes all of its MPI job with it. Unset HOROVOD_MPI, or leave "
         "out --min-np and go on from checkpoints");
-  if (request.around.is_of("slurm") && !request.flags.is_set("use_gloo") && request.hosts.empty() &&
-      schedulers::components_of_job(request.environment).size() > 1)
-    return Error(ErrorCode::unsupported,
-                 "--min-np inside of a heterogeneous job of Slurm is not in this version: ask for one component, or "
-                 "give --gloo to use ssh");
   return {};
 }
 

@@ -139,19 +139,21 @@ Result<std::vector<HostSlots>> JobAround::all_hosts(int ranks, bool may_share_pr
   return hosts;
 }
 
+std::optional<std::string> JobAround::name_of(const std::string& host) const {
+  const auto& found = allocation();
+  if (!found) return host;  // an error is reported by the code that needs the hosts
+  const std::string wanted = host == "localhost" ? posix::host_name() : host;
+  for (const Host& each : found->hosts)
+    if (schedulers::is_same_host(each.name, wanted)) return each.name;
+  return std::nullopt;
+}
+
 Status JobAround::check_hosts(const std::vector<HostSlots>& hosts) const {
   const auto& found = allocation();
-  if (!found) return {};  // an error is reported by the code that needs the hosts
-  const std::string here = posix::host_name();
-  for (const HostSlots& host : hosts) {
-    bool is_of_job = std::ranges::any_of(found->hosts, [&](const Host& other) {
-      return schedulers::is_same_host(other.name, host.host) ||
-             (host.host == "localhost" && schedulers::is_same_host(other.name, here));
-    });
-    if (!is_of_job)
+  for (const HostSlots& host : hosts)
+    if (!name_of(host.host))
       return malformed("the host " + host.host + " is not in the job " + found->job + " of " + scheduler().name() +
                        ", whose hosts are " + list_of(found->hosts) + ": name only these");
-  }
   return {};
 }
 

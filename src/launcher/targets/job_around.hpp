@@ -38,6 +38,9 @@ class JobAround {
   // Returns all hosts with all of their slots, for an elastic job that begins with so many ranks. If there are more
   // ranks than slots, this is share_out().
   Result<std::vector<HostSlots>> all_hosts(int ranks, bool may_share_processors) const;
+  // Returns the name that the scheduler has for a host; nullopt if the host does not belong to the job. If the hosts of
+  // the job are not known, this is the name that was given.
+  std::optional<std::string> name_of(const std::string& host) const;
   // Fails if one of these hosts does not belong to the job.
   Status check_hosts(const std::vector<HostSlots>& hosts) const;
   // Returns a text like "2 hosts with 4 slots (n1:2, n2:2)".
