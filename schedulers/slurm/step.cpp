@@ -33,7 +33,8 @@ std::vector<std::string> variables_of_slurm_resources() {
   return {"SLURM_MEM_PER_NODE",  "SLURM_MEM_PER_CPU",   "SLURM_MEM_PER_GPU",     "SLURM_GPUS",
           "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND",
           "SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_GPU",  "SLURM_OVERLAP",         "SLURM_EXCLUSIVE",
-          "SLURM_TRES_PER_TASK"};
+          "SLURM_TRES_PER_TASK", "SRUN_CPUS_PER_TASK",  "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_GPU",
+          "SLURM_EXACT"};
 }
 
 std::vector<std::string> variables_of_slurm_export() {
