@@ -149,7 +149,9 @@ Status put_lists(Values& values, const Site& site, const ScriptRequest& request,
   for (const char* key : {"directive", "export", "note", "module"})
     if (auto found = site.values.find(key); found != site.values.end()) values[key] = found->second;
   std::string flags;
-  if (auto found = site.values.find("launcher_flag"); found != site.values.end() && !request.is_elastic)
+  // Those of a site's own launcher are not for horovodrun, which starts the ranks of an elastic job.
+  const bool are_fit = !request.is_elastic || site.launcher() == "horovodrun";
+  if (auto found = site.values.find("launcher_flag"); found != site.values.end() && are_fit)
     for (const std::string& flag : found->second) flags += " " + flag;
   for (const std::string& word : request.horovodrun_flags) flags += " " + quoted(word);
   values["launcher_flags"] = {flags};
@@ -213,7 +215,12 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   if (request.spares >= size->ranks)
     return misuse("--spares " + std::to_string(request.spares) + " leaves no rank: the job has places for " +
                   counted(size->ranks, "rank") + " (--nodes times --ranks-per-node)");
-  put_number("ranks", std::min(size->ranks - request.spares, request.most_ranks.value_or(size->ranks)));
+  const int ranks = std::min(size->ranks - request.spares, request.most_ranks.value_or(size->ranks));
+  if (request.least_ranks > ranks)
+    return misuse("--min-np " + std::to_string(request.least_ranks) + " is more than the " + counted(ranks, "rank") +
+                  " with which this job begins: --nodes times --ranks-per-node, without --spares and no more than "
+                  "--max-np");
+  put_number("ranks", ranks);
   if (request.is_elastic) put("elastic", "yes");
   put_number("ranks_per_node", size->ranks_per_node);
   put_number("gpus_per_node", size->gpus_per_node);

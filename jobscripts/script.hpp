@@ -26,6 +26,7 @@ struct ScriptRequest {
   std::vector<std::string> horovodrun_flags;     // words for horovodrun, if that starts the ranks
   bool is_elastic = false;                       // its ranks may fail; horovodrun starts them
   int spares = 0;                                // of an elastic job: places of ranks that spares have
+  int least_ranks = 0;                           // of an elastic job
   std::optional<int> most_ranks;                 // of an elastic job
   bool is_requeued = false;
   int max_requeues = 20;

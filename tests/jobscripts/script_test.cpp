@@ -55,9 +55,24 @@ TEST(Scripts, of_elastic_jobs_of_slurm_survive_the_loss_of_a_node) {
     EXPECT_TRUE(has(*script, line)) << line << *script;
   for (const char* word : {"launch=(srun", "--gpu-bind", "--cpus-per-task=\"$SLURM"})
     EXPECT_FALSE(has(*script, word)) << word << *script;
+  wanted.least_ranks = 9;
+  EXPECT_EQ(testing::missing_from(error_of("perlmutter", wanted), {"--min-np 9 is more than the 8 ranks", "--nodes"}),
+            "");
   wanted.spares = 12;
   EXPECT_EQ(testing::missing_from(error_of("perlmutter", wanted), {"--spares 12", "12 ranks"}), "");
   EXPECT_FALSE(has(*write_script(*find_site("perlmutter"), request()), "no-kill"));
+}
+
+TEST(Scripts, of_elastic_jobs_have_the_flags_of_a_site_for_horovodrun) {
+  ScriptRequest wanted = request();
+  wanted.ranks_per_node = 2;
+  wanted.is_elastic = true;
+  for (bool is_elastic : {false, true}) {
+    wanted.is_elastic = is_elastic;
+    auto script = write_script(*parse_site("scheduler = lsf\nlauncher_flag = --tcp\n", "mine"), wanted);
+    ASSERT_TRUE(script) << script.error().message;
+    EXPECT_TRUE(has(*script, "launch=(horovodrun -np 2 --tcp)\n")) << *script;
+  }
 }
 
 TEST(Scripts, are_refused_without_what_the_site_demands) {

@@ -58,7 +58,7 @@ std::string launcher_of(const jobscripts::Site& site, const jobscripts::ScriptRe
 
 // Where horovodrun starts the ranks, it knows best how to start them in an image, unless the site's file tells how.
 bool has_wrapper(const jobscripts::Site& site, const jobscripts::ScriptRequest& request) {
-  if (request.is_elastic) return false;
+  if (request.is_elastic && site.launcher() == "srun") return false;
   return site.launcher() != "horovodrun" || !site.get("container").empty();
 }
 
@@ -125,6 +125,7 @@ Result<std::string> job_script(const Flags& flags, const std::optional<std::stri
   request.is_elastic = is_asked_for(flags, *flag_named("--min-np"));
   if (request.is_elastic) {
     request.spares = flags.get("spares") == "auto" ? 0 : flags.number("spares", 0);
+    request.least_ranks = flags.number("min_num_proc", 1);
     request.most_ranks = number_of(flags, "max_num_proc");
   }
   HVD_RETURN_IF_ERROR(pass_on_all(flags, *site, request));
