@@ -129,17 +129,24 @@ bool have_slots(const std::vector<RankOnNode>& ranks) {
 // A rank does not move to another GPU because others have ended: ranks may share a GPU while another one is free.
 Status choose_gpus_of_slots(const PlacementRequest& request, Placement& placement) {
   const std::size_t gpus = request.ranks.front().gpus.size();
-  std::vector<std::size_t> users(gpus);
+  std::vector<std::size_t> users(gpus), first_user(gpus);
+  std::string pair;  // the first two ranks with one GPU
   for (std::size_t rank = 0; rank < request.ranks.size(); ++rank) {
     RankPlacement& place = placement.ranks[rank];
     const std::size_t gpu = static_cast<std::size_t>(request.ranks[rank].slot) % gpus;
     place.gpu = static_cast<int>(gpu);
     place.identity = request.ranks[rank].gpus[gpu];
-    ++users[gpu];
+    if (users[gpu] == 0) first_user[gpu] = rank;
+    if (++users[gpu] == 2 && pair.empty())
+      pair = "slots " + std::to_string(request.ranks[first_user[gpu]].slot) + " and " +
+             std::to_string(request.ranks[rank].slot) + " have the GPU " + name_of(place.identity);
   }
   const std::size_t most = *std::ranges::max_element(users);
   const std::string shared = counted(request.ranks.size(), "rank") + " of this node share " + counted(gpus, "GPU");
-  if (most > 1 && request.sharing == GpuSharing::never) return forbid_sharing(shared);
+  if (most > 1 && request.sharing == GpuSharing::never)
+    return Error(
+        ErrorCode::invalid_argument,
+        shared + " (" + pair + "), which is forbidden: give a node no more slots than it has GPUs, or allow it");
   if (most > 1) placement.notices.push_back(notice_of_sharing(shared, most));
   return {};
 }

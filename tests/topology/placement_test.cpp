@@ -280,7 +280,9 @@ TEST(Placement, lets_ranks_of_more_slots_than_gpus_share_and_never_move) {
   EXPECT_NE(placement->notices[0].find("2 ranks of this node share 2 GPUs, up to 2 ranks on one"), std::string::npos)
       << placement->notices[0];
   request.sharing = GpuSharing::never;
-  EXPECT_NE(why_not(request).find("2 ranks of this node share 2 GPUs, which is forbidden"), std::string::npos);
+  EXPECT_EQ(why_not(request),
+            "2 ranks of this node share 2 GPUs (slots 1 and 3 have the GPU 0000:01:00.0), which is forbidden: give a "
+            "node no more slots than it has GPUs, or allow it");
 }
 
 TEST(Placement, keeps_ranks_with_own_lists_from_each_others_gpus) {
