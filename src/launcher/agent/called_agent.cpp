@@ -23,6 +23,7 @@
 #include "native/posix/files/text_file.hpp"
 #include "native/posix/machine/host_identity.hpp"
 #include "native/posix/processes/process.hpp"
+#include "native/posix/processes/signals.hpp"
 #include "native/posix/processes/spawn.hpp"
 #include "native/posix/sockets/endpoints.hpp"
 #include "native/posix/sockets/tcp_socket.hpp"
@@ -63,25 +64,34 @@ bool shows(int socket, const std::string& secret) {
   return are_equal_secrets(as_bytes(shown), as_bytes(secret));
 }
 
-// Makes the file, and removes it when the object is destroyed.
+// Makes the file. Removes it when the object is destroyed, or when SIGTERM ends this process (HostLink::signal_way).
 class CallFile {
  public:
   CallFile(const Environment& environment, const std::string& text) {
     std::string folder = environment.get("HOROVOD_SHARED_DIR").value_or("");
     if (folder.empty()) folder = environment.get("HOME").value_or(".");
     path_ = folder + "/.horovod-call-" + posix::random_hex(8);
+    path_at_the_end = path_.c_str();
+    ::signal(SIGTERM, [](int signal) {
+      ::unlink(path_at_the_end);
+      posix::end_by_signal(signal);
+    });
     posix::FileDescriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     is_written_ = file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   }
   CallFile(const CallFile&) = delete;
   CallFile& operator=(const CallFile&) = delete;
-  ~CallFile() { ::unlink(path_.c_str()); }
+  ~CallFile() {
+    ::signal(SIGTERM, SIG_DFL);
+    ::unlink(path_.c_str());
+  }
   bool is_written() const { return is_written_; }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
   bool is_written_ = false;
+  static inline const char* path_at_the_end = nullptr;  // there is one such file
 };
 
 Result<pid_t> start(const std::vector<std::string>& command, const Environment& environment) {

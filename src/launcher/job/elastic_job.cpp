@@ -62,6 +62,7 @@ void ElasticJob::look_for_hosts() {
 }
 
 void ElasticJob::add_to(std::vector<pollfd>& polled) const {
+  if (!is_going_on()) return;
   for (const pollfd& each : discovery_.wanted()) polled.push_back(each);
 }
 
@@ -167,7 +168,8 @@ void ElasticJob::lose(HostLink& host, const std::string& why) {
     kill_at_.erase(number);
     wire_up_->generations().end(number.value, "was lost with its host " + host.name);
   }
-  host.signal_way(SIGKILL);
+  // Without an agent there, the command that leads to the host may have something to clear away.
+  host.signal_way(host.channel.was_greeted() ? SIGKILL : SIGTERM);
   host.channel.close();
   host.be_gone();
   for (const auto& [name, place] : places_)
@@ -357,17 +359,22 @@ ElasticJob::End ElasticJob::end_of(const Membership::End& step) {
   return end;
 }
 
+// What step() does no more is not due either, else horovodrun would not rest.
 milliseconds ElasticJob::left() const {
-  std::optional<Clock::time_point> next = wake_at_;
-  const bool looks = wire_up_ != nullptr && !has_ended_;
+  std::optional<Clock::time_point> next;
   auto sooner = [&next](Clock::time_point when) { next = next ? std::min(*next, when) : when; };
-  for (const auto& [number, when] : kill_at_) sooner(when);
   if (refuse_at_ && !has_refused_) sooner(*refuse_at_);
-  if (keeping_) sooner(keeping_->until);
-  for (const auto& [name, place] : places_)
-    if (const HostLink& link = parts_.hosts[place.link]; !link.is_here && !link.is_ready() && !link.is_gone())
-      sooner(std::min(place.ready_by, Clock::now() + milliseconds(500)));  // the next commands to hosts may be due
-  if (looks) sooner(Clock::now() + std::min<milliseconds>(discovery_.left(), std::chrono::hours(1)));
+  if (!has_ended_) {
+    for (const auto& [number, when] : kill_at_) sooner(when);
+    if (keeping_) sooner(keeping_->until);
+  }
+  if (is_going_on()) {
+    if (wake_at_) sooner(*wake_at_);
+    for (const auto& [name, place] : places_)
+      if (const HostLink& link = parts_.hosts[place.link]; !link.is_here && !link.is_ready() && !link.is_gone())
+        sooner(std::min(place.ready_by, Clock::now() + milliseconds(500)));  // the next commands to hosts may be due
+    sooner(Clock::now() + std::min<milliseconds>(discovery_.left(), std::chrono::hours(1)));
+  }
   if (!next) return std::chrono::hours(1);
   return std::max(std::chrono::ceil<milliseconds>(*next - Clock::now()), milliseconds(0));
 }

@@ -78,6 +78,7 @@ class ElasticJob {
     std::size_t link;
     StartRank order;
   };
+  bool is_going_on() const { return wire_up_ != nullptr && !keeping_ && !has_ended_; }
   static Rank number_of(Worker worker) { return Rank{static_cast<std::int32_t>(worker.value)}; }
   Process* find(Rank number);
   Place& place_of(const std::string& host);
