@@ -193,11 +193,15 @@ class InSlurm(ElasticTest):
 
     @classmethod
     def setUpClass(cls):
-        del os.environ["HOROVOD_SSH"]  # the agents are steps of srun
+        cls.agent = os.environ.pop("HOROVOD_SSH")  # the agents are steps of srun
         # Slurm gives up a node that it does not hear of for so long; 300 s if nothing is said.
         with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
             file.write("SlurmdTimeout=5\n")
         nodes("on", "login", "scontrol", "reconfigure")
+
+    @classmethod
+    def tearDownClass(cls):
+        os.environ["HOROVOD_SSH"] = cls.agent
 
     def job(self, *flags, allocation=("--no-kill",), **environment):
         before = ("salloc", "--quiet", *allocation, "-N3", "--ntasks-per-node=2", "-w", "n1,n2,n3")
