@@ -221,6 +221,7 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
                   " with which this job begins: --nodes times --ranks-per-node, without --spares and no more than "
                   "--max-np");
   put_number("ranks", ranks);
+  put_number("places", size->ranks);  // also those of spares
   if (request.is_elastic) put("elastic", "yes");
   put_number("ranks_per_node", size->ranks_per_node);
   put_number("gpus_per_node", size->gpus_per_node);

@@ -10,7 +10,7 @@
 #BSUB -nnodes {{nodes}}
 %end
 %if launcher_is_horovodrun
-#BSUB -n {{ranks}}
+#BSUB -n {{places}}
 #BSUB -R "span[ptile={{ranks_per_node}}]"
 %if cpus_per_rank
 #BSUB -R "affinity[core({{cpus_per_rank}})]"

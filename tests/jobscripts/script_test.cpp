@@ -73,6 +73,9 @@ TEST(Scripts, of_elastic_jobs_have_the_flags_of_a_site_for_horovodrun) {
     ASSERT_TRUE(script) << script.error().message;
     EXPECT_TRUE(has(*script, "launch=(horovodrun -np 2 --tcp)\n")) << *script;
   }
+  wanted.spares = 1;
+  const std::string script = *write_script(*find_site("lsf"), wanted);
+  EXPECT_TRUE(has(script, "#BSUB -n 2\n") && has(script, "launch=(horovodrun -np 1)\n")) << script;
 }
 
 TEST(Scripts, are_refused_without_what_the_site_demands) {
