@@ -85,6 +85,17 @@ def test_layers_of_a_partial_optimizer_keep_their_own_gradients(hvd, rank, size)
         assert np.allclose(old - new, rank + 1 if i < 2 else (size + 1) / 2, atol=1e-5)
 
 
+def test_ranks_may_have_different_numbers_of_local_variables(hvd, rank, size):
+    variables = [keras.Variable(np.full(2, 9.0), name=f"own_{i}") for i in range(rank)]
+    variables += [keras.Variable(np.full(2, 9.0), name="shared") for _ in range(2)]
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))
+    for each in variables[:rank]:
+        optimizer.register_local_var(each)
+    optimizer.apply([keras.ops.full((2,), rank + 1.0) for _ in variables], variables)
+    for i, each in enumerate(variables):
+        assert np.allclose(keras.ops.convert_to_numpy(each), 9 - ((rank + 1) / size if i < rank else (size + 1) / 2))
+
+
 def test_a_saved_model_goes_on_and_keras_alone_loads_it(hvd, rank):
     model = model_for(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
     train(model, 0, 1)

@@ -161,6 +161,24 @@ def test_local_sources_keep_their_own_gradients(hvd, rank, size, recorded):
         assert np.allclose(everyone[0][1], expected_of(size)[1])
 
 
+@pytest.mark.parametrize("mode", [lambda function: function, tf.function], ids=["at_once", "in_function"])
+@pytest.mark.parametrize("generic", [False, True])
+def test_ranks_may_have_different_numbers_of_local_sources(hvd, rank, size, mode, generic):
+    own, shared = [tf.Variable(1.0) for _ in range(rank)], [tf.Variable(2.0), tf.Variable([3.0])]
+
+    @mode
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(each) for each in own + shared]) * (rank + 1)
+        distributed = hvd.DistributedGradientTape(tape, scale_local_gradients=False)
+        for each in own:
+            distributed.register_local_source(each)
+        return distributed.gradient(loss, own + shared, use_generic_names=generic)
+
+    found = step()
+    assert np.allclose(found[:rank], rank + 1.0) and all(np.allclose(each, (size + 1) / 2) for each in found[rank:])
+
+
 def test_a_partial_tape_leaves_layers_out(hvd, rank, size):
     here, there = tf.keras.layers.Dense(1, use_bias=False), tf.keras.layers.Dense(1, use_bias=False)
     x = tf.fill([1, 1], rank + 1.0)

@@ -51,14 +51,16 @@ class Reduction:
         place, size = place_in(self.process_set._check_id())
         if place < 0 or size == 1 and not ranks_may_change():  # a program that is traced now may run with others later
             return gradients
-        chosen = [i for i, (gradient, variable) in enumerate(zip(gradients, variables))
-                  if gradient is not None and id(variable) not in local]
+        shared = [i for i, variable in enumerate(variables) if id(variable) not in local]
+        chosen = [i for i in shared if gradients[i] is not None]
         if self.scale_local_gradients:
             for i, variable in enumerate(variables):
                 if gradients[i] is not None and id(variable) in local:
                     gradients[i] = gradients[i] / size
         compressed = [self.compression.compress(gradients[i]) for i in chosen]
-        names = [f"{self._name}.{name_of_variable(variables[i], i)}" for i in chosen]
+        # Ranks may have different numbers of local variables, so these do not count.
+        names = [f"{self._name}.{name_of_variable(variables[i], place)}" for place, i in enumerate(shared)
+                 if gradients[i] is not None]
         reduced = self._reduce_all([each for each, _ in compressed], names,
                                    places_together(self._groups, [variables[i] for i in chosen], id)) if chosen else []
         for i, each, (_, context) in zip(chosen, reduced, compressed):

@@ -72,18 +72,19 @@ class GradientReduction:
         if not self._has_others():
             return [self._dense(gradient) for gradient in gradients]
         results = list(gradients)
-        chosen = []
-        for i, (gradient, variable) in enumerate(zip(gradients, variables)):
-            if gradient is None:
-                continue
-            if key_of(variable) not in local:
-                chosen.append(i)
-            elif self.scale_local_gradients:
-                results[i] = _divided(gradient, mpi_ops.size_op(self.process_set._check_id()))
+        shared = [i for i, variable in enumerate(variables) if key_of(variable) not in local]
+        if self.scale_local_gradients:
+            for i in set(range(len(variables))).difference(shared):
+                if gradients[i] is not None:
+                    results[i] = _divided(gradients[i], mpi_ops.size_op(self.process_set._check_id()))
+        # Ranks may have different numbers of local variables, so these do not count.
+        chosen = {i: place for place, i in enumerate(shared) if gradients[i] is not None}
         if not chosen:
             return results
-        names = [f"grad_{i}" if use_generic_names else self._name_of(variables[i], i) for i in chosen]
-        groups = places_together(self._groups, [variables[i] for i in chosen], key_of)
+        variables = [variables[i] for i in chosen]
+        names = [f"grad_{place}" if use_generic_names else self._name_of(variable, place)
+                 for variable, place in zip(variables, chosen.values())]
+        groups = places_together(self._groups, variables, key_of)
         function = self._function(names, groups, use_generic_names)
         for i, reduced in zip(chosen, function([gradients[i] for i in chosen])):
             results[i] = reduced
