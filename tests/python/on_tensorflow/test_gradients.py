@@ -179,6 +179,34 @@ def test_ranks_may_have_different_numbers_of_local_sources(hvd, rank, size, mode
     assert np.allclose(found[:rank], rank + 1.0) and all(np.allclose(each, (size + 1) / 2) for each in found[rank:])
 
 
+def test_two_models_that_one_inner_function_trains_keep_their_gradients_apart(hvd, rank, size):
+    models = [tf.keras.Sequential([tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64)]) for _ in range(2)]
+    start = [[each.numpy() for each in model.trainable_variables] for model in models]
+    for i, model in enumerate(models):
+        for j, each in enumerate(model.trainable_variables):
+            each.assign(hvd.broadcast(start[i][j], 0))
+            start[i][j] = each.numpy()
+
+    @tf.function
+    def step(model, factor):
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(each) for each in model.trainable_variables]) * factor * (rank + 1)
+        tape = hvd.DistributedGradientTape(tape)
+        for each, gradient in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables)):
+            each.assign_sub(gradient)
+
+    @tf.function
+    def both(rows):  # another number of rows is another trace
+        step(models[0], 1.0 + 0 * len(rows))
+        step(models[1], 10.0)
+
+    for i in range(20):
+        both(tf.zeros([7 if i % 5 == rank else 8]))
+    for i, model in enumerate(models):
+        for each, first in zip(model.trainable_variables, start[i]):
+            assert np.allclose(each.numpy(), first - 20 * (1.0, 10.0)[i] * (size + 1) / 2, atol=1e-3)
+
+
 def test_a_partial_tape_leaves_layers_out(hvd, rank, size):
     here, there = tf.keras.layers.Dense(1, use_bias=False), tf.keras.layers.Dense(1, use_bias=False)
     x = tf.fill([1, 1], rank + 1.0)

@@ -1,7 +1,11 @@
 """The names of operations. All ranks must give an operation the same name, whatever else they have traced before."""
+import itertools
 import re
+import weakref
 
 import tensorflow as tf
+
+_numbers = {}  # (process set, names, ids of the variables) -> (weak references to the variables, number)
 
 
 def normalize(name):
@@ -58,3 +62,40 @@ def node_and_tensor_name(name, ignore_name_scope):
         around.insert(0, re.sub(r"(_\d+)+$", "", graph.name))
         graph = graph.outer_graph
     return node, "/".join(around + [full])
+
+
+@tf.autograph.experimental.do_not_convert
+def tell_models_apart(names, variables, set_id):
+    """Returns names of reductions that no other variables have in the outermost function that is being traced.
+
+    One inner function may train several models, and TensorFlow may run its calls at the same time. Models are numbered
+    in the order in which the outermost function reduces them. That order, unlike one of the whole process, is that of
+    a rank which starts later in an elastic job. A list of variables keeps its number when it is traced again.
+    """
+    graph = _outermost_function()
+    if graph is None:
+        return names
+    taken = graph._hvd_taken = getattr(graph, "_hvd_taken", {})
+    key = (set_id, tuple(names), tuple(map(id, variables)))
+    references, known = _numbers.get(key, ((), 0))
+    alive = references and all(reference() is each for reference, each in zip(references, variables))
+    for number in itertools.chain([known] if alive else [], itertools.count()):
+        own = {(set_id, number, name): each for name, each in zip(names, variables)}
+        if all(taken.get(place, each) is each for place, each in own.items()):
+            break
+    taken.update(own)
+    for old in [each for each, (references, _) in _numbers.items() if any(one() is None for one in references)]:
+        del _numbers[old]
+    _numbers[key] = [weakref.ref(each) for each in variables], number
+    return [f"{name}_of_model_{number}" for name in names] if number else names
+
+
+def _outermost_function():
+    """Returns the graph of the outermost function that is being traced, or of TensorFlow 1; None in eager mode."""
+    if executing_eagerly():
+        return None
+    graph = tf.compat.v1.get_default_graph()
+    in_graph_of_1 = not tf.compat.v1.executing_eagerly_outside_functions()
+    while hasattr(graph, "outer_graph") and (in_graph_of_1 or hasattr(graph.outer_graph, "outer_graph")):
+        graph = graph.outer_graph
+    return graph

@@ -9,7 +9,7 @@ from horovod.common.operations import name_of_variable, place_in, ranks_may_chan
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._job import Average, rocm_built
-from horovod.tensorflow._names import executing_eagerly, normalize
+from horovod.tensorflow._names import executing_eagerly, normalize, tell_models_apart
 
 _functions = {}  # what eager programs call: (job, settings, names, groups) -> a tf.function
 
@@ -84,6 +84,7 @@ class GradientReduction:
         variables = [variables[i] for i in chosen]
         names = [f"grad_{place}" if use_generic_names else self._name_of(variable, place)
                  for variable, place in zip(variables, chosen.values())]
+        names = tell_models_apart(names, variables, self.process_set._check_id())
         groups = places_together(self._groups, variables, key_of)
         function = self._function(names, groups, use_generic_names)
         for i, reduced in zip(chosen, function([gradients[i] for i in chosen])):
