@@ -57,6 +57,28 @@ def test_an_optimizer_keeps_the_name_of_its_class(package):
     assert optimizer.name == "DistributedAdam" and optimizer.get_config()["beta_1"] == 0.5
 
 
+class Around(keras.optimizers.SGD):
+    """It has an inner optimizer, and is no loss scaling."""
+
+    def __init__(self, inner_optimizer, every=1, **more):
+        super().__init__(**more)
+        self.inner_optimizer, self.every = keras.optimizers.get(inner_optimizer), every
+
+    def get_config(self):
+        inner = keras.optimizers.serialize(self.inner_optimizer)
+        return {**super().get_config(), "inner_optimizer": inner, "every": self.every}
+
+
+def test_an_optimizer_with_an_inner_one_is_not_taken_for_loss_scaling(package, rank, folder):
+    given = Around(keras.optimizers.SGD(0.25, name="inner"), every=5)
+    found = package.DistributedOptimizer(given)
+    assert (found.name, found.inner_optimizer.name, found.every) == ("DistributedAround", "inner", 5)
+    path = os.path.join(folder, f"{rank}.keras")
+    compiled(given).save(path)
+    loaded = package.load_model(path, custom_optimizers=[Around]).optimizer
+    assert hasattr(loaded, "_hvd") and (loaded.inner_optimizer.name, loaded.every) == ("inner", 5)
+
+
 @pytest.mark.skipif(not hasattr(keras, "Variable"), reason="of Keras 3")
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_copy_that_would_not_reduce_is_refused(package, copied):

@@ -1,4 +1,5 @@
 """Models that were saved, with their optimizers."""
+from horovod._keras.optimizers import scales_losses
 
 
 def load_model(keras, wrap, filepath, custom_optimizers, custom_objects):
@@ -9,20 +10,20 @@ def load_model(keras, wrap, filepath, custom_optimizers, custom_objects):
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or hasattr(optimizer, "_hvd"):
         return model
-    model.optimizer = _in_state_of(optimizer, _distributed(optimizer, wrap), model)
+    model.optimizer = _in_state_of(optimizer, _distributed(keras, optimizer, wrap), model)
     model.train_function = None  # it has the other optimizer in it
     return model
 
 
-def _distributed(optimizer, wrap):
+def _distributed(keras, optimizer, wrap):
     """Loss scaling stays around the distributed optimizer, where model.compile() puts it on ranks that load nothing:
     all ranks must give gradients and variables the same names."""
-    inner = getattr(optimizer, "inner_optimizer", None)
-    if inner is None:
+    if not scales_losses(keras, optimizer):
         return wrap(optimizer)
     config = optimizer.get_config()
     settings = ("name", "dynamic", "initial_scale", "dynamic_growth_steps")
-    return type(optimizer)(wrap(inner), **{name: config[name] for name in settings if name in config})
+    given = {name: config[name] for name in settings if name in config}
+    return type(optimizer)(wrap(optimizer.inner_optimizer), **given)
 
 
 def variables_of(optimizer):

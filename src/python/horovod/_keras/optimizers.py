@@ -125,7 +125,8 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
         raise ValueError(f"DistributedOptimizer: expected an optimizer of Keras, found {type(optimizer).__name__}")
     _check(optimizer, op, backward_passes_per_step, backend)
     base = type(optimizer)
-    name = name or f"Distributed{type(getattr(optimizer, 'inner_optimizer', optimizer)).__name__}"
+    scaled = optimizer.inner_optimizer if scales_losses(keras, optimizer) else optimizer
+    name = name or f"Distributed{type(scaled).__name__}"
 
     def new_distribution():
         reduction, key_of = reduction_for(keras, name, device_dense, device_sparse, compression, sparse_as_dense, op,
@@ -145,17 +146,17 @@ def create_distributed_optimizer(keras, optimizer, name, device_dense, device_sp
     _see_through_loss_scaling(keras)
     if backend == "tensorflow":
         _keep_out_of_xla(keras)
-    return cls.from_config(_config_of(optimizer, name))
+    return cls.from_config(_config_of(optimizer, name, scaled is not optimizer))
 
 
-def _config_of(optimizer, name):
+def _config_of(optimizer, name, is_scaling):
     """The settings. A schedule stays the object that it is, since the class of a user's own cannot be found by name."""
     config = optimizer.get_config()
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(config.get("learning_rate"), dict) and callable(schedule):
         config["learning_rate"] = schedule
     # Loss scaling may be around ours or within it, and not on all ranks alike: the names are the same.
-    named = config["inner_optimizer"]["config"] if "inner_optimizer" in config else config
+    named = config["inner_optimizer"]["config"] if is_scaling else config
     named["name"] = name
     return config
 
@@ -172,11 +173,21 @@ def _be_exported_as(base, cls):
         pass  # it then writes the module in which `base` is defined
 
 
+def _loss_scaling(keras):
+    """Returns the class of Keras 3 and that of Keras 2, None where there is none."""
+    return (getattr(keras.optimizers, "LossScaleOptimizer", None),
+            getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
+
+
+def scales_losses(keras, optimizer):
+    """Whether it is loss scaling around another optimizer. Optimizers of other kinds have inner ones, too."""
+    return isinstance(optimizer, tuple(each for each in _loss_scaling(keras) if each is not None))
+
+
 def _see_through_loss_scaling(keras):
     """Reduces the gradients before an optimizer around ours looks for infinities in them. Else one rank alone could
     skip the step, and the others would wait for it. (Keras puts this optimizer around ours by itself.)"""
-    new = getattr(keras.optimizers, "LossScaleOptimizer", None)
-    old = getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None)
+    new, old = _loss_scaling(keras)
     if new is not None and hasattr(new, "apply") and not hasattr(new.apply, "_hvd"):
         new.apply = _around_apply(new.apply)
         if hasattr(new, "stateless_apply"):
