@@ -11,6 +11,8 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow.keras as hvd_of_tensorflow
+from horovod._keras.models import variables_of
+from horovod.common.operations import name_to_broadcast
 
 keras = tf.keras
 packages = [hvd_of_tensorflow]
@@ -77,6 +79,17 @@ def test_an_optimizer_with_an_inner_one_is_not_taken_for_loss_scaling(package, r
     compiled(given).save(path)
     loaded = package.load_model(path, custom_optimizers=[Around]).optimizer
     assert hasattr(loaded, "_hvd") and (loaded.inner_optimizer.name, loaded.every) == ("inner", 5)
+
+
+def test_broadcasts_of_a_model_are_matched_by_names_too(package, folder, rank):
+    model = compiled(package.DistributedOptimizer(keras.optimizers.SGD(0.25, momentum=0.5)))
+    model.train_on_batch(DATA, TARGETS)
+    path = os.path.join(folder, f"{rank}.keras")
+    model.save(path)
+    for each in (model, package.load_model(path)):
+        names = [name_to_broadcast(variable, i) for i, variable in enumerate(each.weights)]
+        assert names == ["dense/kernel/0", "dense/bias/1", "dense/kernel/2", "dense/bias/3"]
+        assert {name_to_broadcast(variable, 7) for variable in variables_of(each.optimizer)} == {"7"}
 
 
 @pytest.mark.skipif(not hasattr(keras, "Variable"), reason="of Keras 3")

@@ -2,7 +2,7 @@
 import numpy as np
 
 from horovod import _core, _ops
-from horovod.common.operations import full_name_of, place_in, prepared, root_of
+from horovod.common.operations import full_name_of, name_to_broadcast, place_in, prepared, root_of
 from horovod.common.process_sets import global_process_set
 
 _DTYPES = {"bool": _core.BOOL, "uint8": _core.UINT8, "int8": _core.INT8, "uint16": _core.UINT16, "int16": _core.INT16,
@@ -66,7 +66,7 @@ def broadcast_all(arrays, names, root_rank, process_set=global_process_set):
 def assign_all(variables, root_rank, name):
     """Gives variables of any backend of Keras the root's values."""
     variables = [each for each in variables if "string" not in str(each.dtype)]
-    names = [f"{name}.{i}" for i in range(len(variables))]  # those of an optimizer may have another name on each rank
+    names = [f"{name}.{name_to_broadcast(each, i)}" for i, each in enumerate(variables)]
     values = [np.asarray(each.numpy()) for each in variables]
     for variable, value in zip(variables, broadcast_all(values, names, root_rank)):
         variable.assign(value)

@@ -19,6 +19,12 @@ def name_of_variable(variable, i):
     return "/".join([*words[-2:], str(i)])
 
 
+def name_to_broadcast(variable, i):
+    """Returns what the ranks call the i-th variable of a list when one rank gives its values to the others. A variable
+    of an optimizer may have another name on each rank; it is not trainable, and has its place alone."""
+    return name_of_variable(variable, i) if getattr(variable, "trainable", False) else str(i)
+
+
 def names_of_group(prefix, name, count, set_id):
     """Returns the name of the group and the names of its members."""
     base = full_name_of(prefix, name, set_id)

@@ -4,9 +4,10 @@ import functools
 import tensorflow as tf
 
 from horovod.common import objects
+from horovod.common.operations import name_to_broadcast
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow._names import executing_eagerly
+from horovod.tensorflow._names import executing_eagerly, normalize
 
 
 def tensor_variable(variable):
@@ -26,7 +27,7 @@ def _check_built(variables):
 
 def _assignments(variables, root_rank, process_set):
     for i, variable in enumerate(variables):
-        name = f"HorovodBroadcast_variable_{i}"  # a variable of an optimizer may have another name on each rank
+        name = f"HorovodBroadcast_{normalize(name_to_broadcast(variable, i))}"
         variable = tensor_variable(variable)
         value = tf.convert_to_tensor(variable)
         if value.dtype == tf.string:  # as of tables of words; every rank has made its own
