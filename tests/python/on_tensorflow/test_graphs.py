@@ -88,7 +88,8 @@ def test_operations_of_a_function_overlap_and_fuse(hvd, size):
     before = _core.counter("batches")
     for i, found in enumerate(many(tensors)):
         assert (found.numpy() == i * size).all()
-    assert _core.counter("batches") - before < count / 4
+    if size > 1:  # one rank has nobody to agree with, and carries out each operation as it comes
+        assert _core.counter("batches") - before < count / 4
 
 
 def test_gradients_of_an_eager_tape_overlap_and_fuse(hvd):
