@@ -53,8 +53,8 @@ hvd_status fail(const Error& error) {
 
 std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_view of_timeout) {
   switch (code) {
-    case ErrorCode::mismatch: return "HVD2101";
-    case ErrorCode::peer_lost: return "HVD2102";
+    case ErrorCode::mismatch:
+    case ErrorCode::peer_lost: return id_of_code(code);
     case ErrorCode::timeout: return of_timeout;
     default: return otherwise;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests elastic jobs over several virtual nodes, with the stand-in for ssh and inside of allocations of Slurm:
+"""Tests elastic jobs over several virtual nodes, with the stand-in for ssh and in allocations of Slurm:
 elastic_test.py BUILD [Class.test]
 
 The ranks (elastic_rank.cpp) write a file for each world in which they have made a step, and add up ones, by which they
@@ -194,7 +194,7 @@ class InSlurm(ElasticTest):
     @classmethod
     def setUpClass(cls):
         cls.agent = os.environ.pop("HOROVOD_SSH")  # the agents are steps of srun
-        # Slurm gives up a node that it does not hear of for so long; 300 s if nothing is said.
+        # Slurm gives up a node that gives no answer for so long; 300 s if nothing is said.
         with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
             file.write("SlurmdTimeout=5\n")
         nodes("on", "login", "scontrol", "reconfigure")
