@@ -4,8 +4,6 @@ import ctypes
 import os
 import pathlib
 import runpy
-import shutil
-import tempfile
 
 os.environ["HOROVOD_NCCL"] = "1"  # an error where NCCL cannot be used
 os.environ["ENDS"] = "step 1 2"  # rank 1 of 2 is killed in a step
@@ -18,10 +16,7 @@ PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "python" / "elastic" / "
 
 
 def main():
-    # Of this job: tells who was killed once.
-    folder = pathlib.Path(tempfile.gettempdir(), f"elastic.{os.getppid()}.{os.environ['HOROVOD_STARTED_AT']}")
-    folder.mkdir(exist_ok=True)
-    os.chdir(folder)
+    os.chdir(os.environ["HVD_JOB_FOLDER"])  # where the program notes who was killed once
     torch.cuda.set_device(int(os.environ["HOROVOD_LOCAL_RANK"]))
     torch.set_default_device("cuda")
     runpy.run_path(str(PROGRAM), run_name="__main__")
@@ -30,8 +25,6 @@ def main():
     made, aborted = calls(b"ncclCommInitRankConfig"), calls(b"ncclCommAbort")
     stayed = os.environ["HOROVOD_LOCAL_RANK"] == "0"
     assert (made, aborted) == ((2, 1) if stayed else (1, 0)), f"{made} were made, {aborted} aborted"
-    if stayed:
-        shutil.rmtree(folder)
     print("ok", flush=True)
 
 
