@@ -275,6 +275,19 @@ TEST(MembershipAfterFailures, names_the_lowest_rank_that_can_save) {
   EXPECT_EQ(rig.ending->keeper, Rig::worker(3));
 }
 
+TEST(MembershipAfterFailures, names_of_those_that_can_save_one_that_has_come_furthest) {
+  Rig rig(Rig::settings(4, 4));
+  rig.begin({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
+  rig.membership.host_lost("a", "no answer");
+  rig.membership.asks(Rig::worker(2), {Cause::failed, 5, true});
+  rig.membership.asks(Rig::worker(4), {Cause::failed, 7, true});
+  rig.membership.asks(Rig::worker(3), {Cause::failed, 7, true});
+  rig.steps();
+  rig.pass(seconds(600));
+  EXPECT_EQ(rig.steps(), Words{"end: too few"});
+  EXPECT_EQ(rig.ending->keeper, Rig::worker(3));
+}
+
 TEST(MembershipAfterFailures, does_not_wait_for_fixed_hosts_that_are_lost) {
   Membership::Settings settings = Rig::settings(2, 2);
   settings.are_hosts_fixed = true;

@@ -430,8 +430,8 @@ void Membership::end(Reason reason, std::string text) {
   else if (epoch_ == 0) end_->first_failure = first_early_failure_;
   for (Worker worker : world_) {
     const Member& member = workers_.at(worker);
-    if (end_->keeper || member.phase != Phase::waiting || !member.step || !member.keeps) continue;
-    end_->keeper = worker;
+    if (member.phase != Phase::waiting || !member.step || !member.keeps) continue;
+    if (!end_->keeper || workers_.at(*end_->keeper).step < member.step) end_->keeper = worker;
   }
 }
 

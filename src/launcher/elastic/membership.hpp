@@ -157,7 +157,8 @@ class Membership {
     Reason reason = Reason::finished;
     std::string text;                     // what has happened and what to do; empty for finished
     std::optional<Worker> first_failure;  // of the world that was the last one, or before the first one
-    // The lowest rank that waits for an assignment, has the state and can write a checkpoint of it.
+    // A rank that waits for an assignment, has the state and can write a checkpoint of it: of those that have come
+    // furthest the lowest.
     std::optional<Worker> keeper;
   };
   using Step = std::variant<GoOn, WaitUntil, Start, Stop, Refuse, Assign, TakeOut, Tell, Note, End>;

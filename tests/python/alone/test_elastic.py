@@ -11,7 +11,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
 from horovod.runner.elastic.worker import HostUpdateResult
 from horovod.torch.elastic import sampler as sampler_module
-from horovod.torch.elastic import state as state_module
+from horovod.torch.elastic import handlers as handlers_module
 from horovod.torch.elastic.state import StateHandler, TorchState, get_handler_registry, set_handler_registry
 
 
@@ -303,7 +303,7 @@ def test_a_value_that_tells_no_state_leaves_the_whole_commit_before():
 def test_tensors_whose_elements_share_memory_are_committed_again_and_again():
     overlapping = torch.arange(6.0).as_strided((2, 3), (2, 1)), torch.ones(2, 1).expand(2, 3)
     plain = torch.ones(2, 3).t(), torch.ones(1, 4)[:, ::2], torch.tensor(1.0)
-    assert [state_module._are_alike(each, each) for each in (*overlapping, *plain)] == [False] * 2 + [True] * 3
+    assert [handlers_module._are_alike(each, each) for each in (*overlapping, *plain)] == [False] * 2 + [True] * 3
     state = TorchState(holder=Holder(value=torch.zeros(2, 1).expand(2, 3)))
     for value in (1.0, 2.0):
         state.holder.state = {"value": torch.full((2, 1), value).expand(2, 3)}
@@ -416,7 +416,7 @@ def test_handlers_of_other_types_can_be_registered():
         set_handler_registry(registry)
     state.losses.append(2.0)
     state.restore()
-    assert state.losses == [1.0] and state_module._handler_registry is registry
+    assert state.losses == [1.0] and handlers_module._handler_registry is registry
 
 
 # ---- the sampler ------------------------------------------------------------------------------------------------

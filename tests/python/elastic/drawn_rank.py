@@ -4,7 +4,7 @@ FAULTS: "PHASE RANK STEP CAUSE", several separated by semicolons. The first proc
 job. Phases: start (before hvd.init), call (in it), meeting (in it, after the ranks were assigned), again (in a later
 hvd.init, likewise), step (in an operation), commit, reset, end (after the training). RANK counts modulo the size, STEP
 is the least step; both matter only in a step or commit. CAUSE: a signal, exit or exception. A process that is stopped
-(SIGSTOP) ends when horovodrun has waited for it.
+(SIGSTOP) ends when horovodrun has waited for it. LIVE: 1 for a live state.
 """
 import os
 import signal
@@ -116,7 +116,8 @@ def train(state):
 
 plain, rolling = weight(), weight()
 state = State(plain=plain, rolling=rolling, first=stepping(plain, "plain"),
-              second=stepping(rolling, "rolling", momentum=0.5), step=0, total=0.0)
+              second=stepping(rolling, "rolling", momentum=0.5), step=0, total=0.0,
+              live=os.environ.get("LIVE") == "1", commits_per_copy=2)
 state.register_reset_callbacks([lambda: end_in("reset")])
 train(state)
 print(f"done {state.step} {state.total} {plain.weight.item()!r} {rolling.weight.item()!r}", flush=True)

@@ -39,7 +39,7 @@ PHASES = {"start": 1, "call": 1, "meeting": 2, "again": 3, "step": 4, "commit": 
 
 
 def draw(seed):
-    """Returns the number of ranks, the spares and the faults."""
+    """Returns the number of ranks, the spares, the faults, and whether the state is live."""
     dice = random.Random(seed)
     faults = []
     for step in dice.sample(range(1, 28), dice.randint(1, 3)):
@@ -50,7 +50,7 @@ def draw(seed):
         faults.append((phase, str(dice.randint(0, 3)), str(step), cause))
     if any(fault[0] == "again" for fault in faults):  # a failure comes first
         faults.append(("step", str(dice.randint(0, 3)), "1", "SIGKILL"))
-    return dice.randint(2, 4), dice.choice([0, 0, 1, 2]), faults
+    return dice.randint(2, 4), dice.choice([0, 0, 1, 2]), faults, dice.random() < 0.5
 
 
 def must_succeed(faults, ranks):
@@ -60,15 +60,16 @@ def must_succeed(faults, ranks):
 
 @pytest.mark.parametrize("seed", seeds())
 def test_a_job_with_drawn_faults_ends_with_its_result_or_by_name(tmp_path, seed):
-    ranks, spares, faults = draw(seed)
+    ranks, spares, faults, is_live = draw(seed)
     text = ";".join(" ".join(fault) for fault in faults)
     options = ["-np", str(ranks), "--min-np", "1", "--elastic-timeout", TIMEOUT, "--spares", str(spares)]
-    environment = {**os.environ, "FAULTS": text, "OMP_NUM_THREADS": "1", "HOROVOD_TERMINATION_GRACE_SECONDS": "1",
+    environment = {**os.environ, "FAULTS": text, "LIVE": str(int(is_live)), "OMP_NUM_THREADS": "1",
+                   "HOROVOD_TERMINATION_GRACE_SECONDS": "1",
                    "HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "6"}
     done = subprocess.run([HOROVODRUN, *options, sys.executable, str(PROGRAM)], cwd=tmp_path, text=True,
                           timeout=120 + 4 * int(TIMEOUT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env=environment, check=False)
-    seen = f"seed {seed}: {' '.join(options)}, faults {text}\n{done.stdout}"
+    seen = f"seed {seed}: {' '.join(options)}, live {is_live}, faults {text}\n{done.stdout}"
     print(seen)  # pytest -rP shows it
     results = [line.split(":", 1)[1] for line in done.stdout.splitlines() if "<stdout>:done " in line]
     assert set(results) <= {result()}, seen

@@ -47,6 +47,13 @@ def test_a_state_of_variables_is_saved_restored_and_sent(hvd, rank):
     assert variables[0].numpy().tolist() == [8, 8] and state.batch == 22
 
 
+def test_a_live_state_is_refused_by_name(hvd):
+    with pytest.raises(ValueError, match="TensorFlowState: live=True: expected hvd.elastic.TorchState"):
+        hvd.elastic.TensorFlowState([], live=True)
+    with pytest.raises(ValueError, match="State: live=True: expected hvd.elastic.TorchState"):
+        hvd_keras.elastic.KerasState(model_for("sgd"), live=True)
+
+
 def test_a_state_of_a_session(hvd, rank):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("v", initializer=[1.0 + rank, 2.0])

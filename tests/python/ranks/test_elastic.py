@@ -14,7 +14,7 @@ TARGETS = torch.randn(SAMPLES, 1, generator=torch.Generator().manual_seed(2), dt
 class Program:
     """A user's elastic program. `fail(state)` is called before each step, and may fail."""
 
-    def __init__(self, hvd, fail=lambda state: None, **options):
+    def __init__(self, hvd, fail=lambda state: None, live=False, **options):
         torch.manual_seed(hvd.rank())  # the ranks begin with different values
         model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)).double()
         model[1].eval()
@@ -22,7 +22,8 @@ class Program:
                                              model.named_parameters(), **options)
         self.state = hvd.elastic.TorchState(
             model, optimizer, sampler=hvd.elastic.ElasticSampler(range(SAMPLES), seed=3), epoch=0, batch=0,
-            scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5))
+            scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5), live=live)
+        self._commit_after = 1 if live else 2
         self.rounds, self.used, self._fail = 0, [], fail
 
     def run(self, hvd):
@@ -41,7 +42,7 @@ class Program:
                 state.sampler.record_batch(state.batch, BATCH)
                 state.batch += 1
                 self.used.append(indices)
-                if state.batch % 2 == 0:
+                if state.batch % self._commit_after == 0:
                     state.commit()
             state.scheduler.step()
             state.epoch, state.batch = state.epoch + 1, 0
@@ -102,6 +103,37 @@ def test_training_goes_on_after_one_rank_failed(hvd, rank, size):
             raise hvd.HorovodInternalError("the device of this rank failed")
 
     check_against_undisturbed(hvd, Once(0, 2, fail_alone))
+
+
+@pytest.mark.parametrize("who", ["all", "the first"])
+def test_a_live_state_goes_on_from_a_rank_that_made_no_step_since_its_commit(hvd, rank, size, who):
+    """A rank that fails alone is before its step, while the others make it and are a commit ahead."""
+    def fail():
+        if who == "all":
+            fail_on_all_ranks(hvd)
+        elif rank == 0:
+            raise hvd.HorovodInternalError("the device of this rank failed")
+
+    disturbed, undisturbed = check_against_undisturbed(hvd, Once(1, 2, fail), live=True)
+    assert disturbed.state._live.commit == undisturbed.state._live.commit
+    made = hvd.allgather_object(len(disturbed.used) - len(undisturbed.used), name="steps made twice")
+    assert set(made) <= {0, -1}, "the failed rank did not make the step that the others had made"
+
+
+def test_a_live_state_goes_back_to_its_copy_if_all_ranks_have_made_a_step(hvd, rank, size, capfd):
+    calls = []
+
+    def fail(state):
+        calls.append(state.batch)
+        if len(calls) == 4:
+            state.optimizer.step()  # of the gradients of this batch
+            fail_on_all_ranks(hvd)
+
+    program = Program(hvd, fail, live=True)
+    found = program.run(hvd)
+    assert are_equal(found, Program(hvd, live=True).run(hvd))
+    assert calls[:8] == [0, 1, 2, 3, 0, 1, 2, 3] if size <= 2 else calls[4] == 0
+    assert ("from an earlier one (3 before)" in capfd.readouterr().err) is (rank == 0)
 
 
 def test_what_rank_0_is_told_of_hosts_interrupts_all_at_the_same_step(hvd, rank):

@@ -20,6 +20,13 @@ def rank():
     return _core.world()[0]
 
 
+def check_is_not_live(state, values):
+    """Refuses the option of TorchState, which would be an attribute here."""
+    if values.get("live") is True:
+        raise ValueError(f"{type(state).__name__}: live=True: expected hvd.elastic.TorchState, which sees the steps of "
+                         "torch's optimizers; leave it out, so that each commit makes a copy")
+
+
 def make_run(basics, failure_of, forget_failures=lambda: None):
     """Returns the decorator `run`.
 
@@ -60,6 +67,7 @@ class ModelState(ObjectState):
     """
 
     def __init__(self, model, optimizer=None, backend=None, **kwargs):
+        check_is_not_live(self, kwargs)
         if not model.built or not model.weights:
             raise ValueError("an elastic state needs a model that has its weights; build it first, as by calling it "
                              "once or by model.build(input_shape)")

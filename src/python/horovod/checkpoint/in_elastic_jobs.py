@@ -2,13 +2,15 @@
 import copy
 
 from horovod.torch._job import is_initialized, size
-from horovod.torch.elastic.state import StateHandler
+from horovod.torch.elastic.handlers import StateHandler
 from horovod.torch.functions import broadcast_object
 
 
 class CheckpointerHandler(StateHandler):
     """Ranks that come later save at the same steps as the others. If the job ends for want of ranks, one of them writes
     the last commit, with what the Checkpointer was told last before it."""
+
+    follows_root = True
 
     def save(self):
         self._told = copy.deepcopy(self.value.told)
@@ -19,7 +21,7 @@ class CheckpointerHandler(StateHandler):
         self.value.told = copy.deepcopy(self._told)
 
     def sync(self):
-        self.value.go_on_from(broadcast_object(self.value.progress(), name="elastic.checkpointer"))
+        self.value.go_on_from(broadcast_object(self.value.progress(), self.root, "elastic.checkpointer"))
 
     def can_keep(self):
         return self._told is not None and self.value.can_save_alone(self._told[0], self._ranks)

@@ -234,7 +234,9 @@ class _Resets:
 
     def count_failure(self, error):
         saves = getattr(self._state, "_saves", 0)
-        self._failures = self._failures + 1 if saves == self._saves else 1
+        # A live state may go back behind a commit; commits that were undone do not count.
+        has_come_further = self._saves is None or saves > self._saves
+        self._failures = 1 if has_come_further else self._failures + 1
         self._saves = saves
         if self._failures == MOST_FAILURES_WITHOUT_COMMIT:
             raise HorovodInternalError(f"hvd.elastic.run: {self._failures} failures in a row, without a commit "

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from horovod import _core
 from horovod._keras import arrays
-from horovod._keras.elastic import ModelState, from_rank_0, make_run
+from horovod._keras.elastic import ModelState, check_is_not_live, from_rank_0, make_run
 from horovod._keras.elastic import rank as _rank
 from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
@@ -44,6 +44,7 @@ class TensorFlowState(ObjectState):
     """
 
     def __init__(self, variables=None, session=None, **kwargs):
+        check_is_not_live(self, kwargs)
         self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
         self.session = session or tf.compat.v1.get_default_session()
         super().__init__(bcast_object=from_rank_0, get_rank=_rank, **kwargs)

@@ -1,154 +1,25 @@
 """The state of a training with torch."""
-import copy
-
 import torch
 
 from horovod.common.elastic import ObjectState
+from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
+from horovod.torch.elastic.handlers import StateDictHandler, handler_class
+from horovod.torch.elastic.handlers import (StateHandler, get_handler_registry,  # noqa: F401
+                                            set_handler_registry)
+from horovod.torch.elastic.live import DEFAULT_COMMITS_PER_COPY, LiveCommits, live_class
 from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from horovod.torch.functions import broadcast_object
 
 
-class StateHandler:
-    """How a value of a TorchState is saved, restored and made equal on all ranks."""
-
-    def __init__(self, value):
-        self.value = value
-        self.save()
-
-    def save(self):
-        raise NotImplementedError
-
-    def restore(self):
-        raise NotImplementedError
-
-    def sync(self):
-        raise NotImplementedError
-
-    def set_value(self, value):
-        self.value = value
-        self.save()
-
-
-def _copied(state, before):
-    """Returns a deep copy. Tensors are copied into the memory of the copy before, if that looks the same: new memory
-    costs more than the copying."""
-    pairs = list(_pairs_of_tensors(state, before))
-    kept = {}
-    if _share_memory_alike(pairs):
-        with torch.no_grad():
-            kept = {id(now): then.copy_(now) for now, then in pairs}
-    return copy.deepcopy(state, kept)
-
-
-def _pairs_of_tensors(state, before):
-    if type(state) is torch.Tensor:
-        if type(before) is torch.Tensor and _are_alike(state, before):
-            yield state, before
-    elif isinstance(state, dict) and isinstance(before, dict):
-        for key, value in state.items():
-            if key in before:
-                yield from _pairs_of_tensors(value, before[key])
-    elif isinstance(state, (list, tuple)) and isinstance(before, (list, tuple)):
-        for value, then in zip(state, before):
-            yield from _pairs_of_tensors(value, then)
-
-
-def _are_alike(tensor, other):
-    def looks(each):
-        return (each.layout, each.dtype, each.device, each.shape, each.is_quantized, each.requires_grad)
-
-    return (tensor.layout == torch.strided and looks(tensor) == looks(other) and tensor.numel() > 0
-            and not tensor.requires_grad and not tensor.is_quantized and not _overlaps_itself(tensor)
-            and (tensor.stride(), tensor.storage_offset()) == (other.stride(), other.storage_offset()))
-
-
-def _overlaps_itself(tensor):
-    """Whether elements may share memory with each other, as those of an expanded tensor do: nothing can be copied into
-    it."""
-    end = 0  # of the elements of the smaller strides
-    for stride, length in sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape) if size > 1):
-        if stride <= end:
-            return True
-        end += stride * (length - 1)
-    return False
-
-
-def _share_memory_alike(pairs):
-    """Whether tensors share memory with each other where the tensors of the copy before do, and only there."""
-    places = [(now.untyped_storage().data_ptr(), then.untyped_storage().data_ptr()) for now, then in pairs]
-    return len(set(places)) == len({now for now, _ in places}) == len({then for _, then in places})
-
-
-class StateDictHandler(StateHandler):
-    """Of values with state_dict() and load_state_dict(): schedulers of learning rates, gradient scalers, …"""
-
-    _saved = None
-
-    def save(self):
-        self.save_copy_of(self.value.state_dict())
-
-    def save_copy_of(self, state):
-        before, self._saved = self._saved, None
-        self._saved = _copied(state, before)
-
-    def restore(self):
-        if self._saved is None:
-            raise RuntimeError("hvd.elastic: the last commit was interrupted, so that nothing can be restored")
-        # A copy, because some values keep the tensors of what they load, and change them later.
-        self.value.load_state_dict(copy.deepcopy(self._saved))
-
-    def sync(self):
-        self.value.load_state_dict(broadcast_object(self.value.state_dict(), name="elastic.state_dict"))
-
-
-class ModelStateHandler(StateDictHandler):
-    def sync(self):
-        state = self.value.state_dict()
-        broadcast_parameters(state, root_rank=0)
-        others = {name: value for name, value in state.items() if not isinstance(value, torch.Tensor)}
-        if others:  # of modules with get_extra_state()
-            self.value.load_state_dict({**state, **broadcast_object(others, name="elastic.extra_state")})
-
-
-class OptimizerStateHandler(StateDictHandler):
-    def sync(self):
-        broadcast_optimizer_state(self.value, root_rank=0)
-
-
-class SamplerStateHandler(StateDictHandler):
-    pass
-
-
-_handler_registry = [(torch.nn.Module, ModelStateHandler), (torch.optim.Optimizer, OptimizerStateHandler),
-                     (ElasticSampler, SamplerStateHandler)]
-
-
-def get_handler_registry():
-    """Returns a list of pairs: a type, and the StateHandler of its values. The first that fits counts."""
-    return _handler_registry
-
-
-def set_handler_registry(registry):
-    global _handler_registry
-    _handler_registry = registry
-
-
-def _from_rank_0(obj):
+def _from_rank(obj, root=0):
     """In a process that has not called hvd.init() a state can be committed and restored, too."""
-    return broadcast_object(obj, name="elastic.state") if is_initialized() else obj
+    return broadcast_object(obj, root, "elastic.state") if is_initialized() else obj
 
 
-def _handler_class(value):
-    own = getattr(type(value), "elastic_handler", None)
-    if own is not None:
-        return own()
-    for kind, handler in _handler_registry:
-        if isinstance(value, kind):
-            return handler
-    has_state = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
-    return StateDictHandler if has_state and not isinstance(value, type) else None
+def _of_all_ranks(obj):
+    return allgather_object(obj, "elastic.offers") if is_initialized() else [obj]
 
 
 class TorchState(ObjectState):
@@ -159,31 +30,46 @@ class TorchState(ObjectState):
     Models, optimizers, samplers and other values with a state_dict() are saved as copies; other values are kept by
     reference. A hvd.checkpoint.Checkpointer writes the last commit if the job must end for want of ranks. An attribute
     may be assigned another value. Attributes that are not named here are not part of the state.
+
+    live: a commit copies neither parameters nor the state of optimizers. After a failure the training goes on from a
+    rank that made no step since its last commit. If there is none, it goes on from a copy: one is made when a round
+    begins, and by every commits_per_copy-th commit.
     """
 
-    def __init__(self, model=None, optimizer=None, **kwargs):
+    def __init__(self, model=None, optimizer=None, *, live=False, commits_per_copy=DEFAULT_COMMITS_PER_COPY, **kwargs):
         kwargs.update(model=model, optimizer=optimizer)
-        classes = {name: _handler_class(value) for name, value in kwargs.items()}
+        classes = {name: handler_class(value) for name, value in kwargs.items()}
         self._handlers = {}
+        self._live = LiveCommits(self, self._handlers, commits_per_copy) if live else None
         self._is_restored = False
-        super().__init__(bcast_object=_from_rank_0, get_rank=rank,
+        super().__init__(bcast_object=_from_rank, get_rank=rank,
                          **{name: value for name, value in kwargs.items() if classes[name] is None})
         for name, handler in classes.items():
             if handler is not None:
-                self._handle(name, handler(kwargs[name]))
+                self._handle(name, kwargs[name], handler)
+        if live:
+            self._live.note_commit()
 
-    def _handle(self, name, handler):
-        self._handlers[name] = handler
+    def _handle(self, name, value, handler):
+        self._handlers[name] = self._class_for(handler, name, value)(value)
+        if self._live is not None:
+            self._live.add(name, handler(value))
         self._saved_state.pop(name, None)
-        object.__setattr__(self, name, handler.value)
+        object.__setattr__(self, name, value)
+
+    def _class_for(self, handler, name, value):
+        return handler if self._live is None else live_class(handler, name, value)
 
     def __setattr__(self, name, value):
         if name in self.__dict__.get("_handlers", ()) or name in self.__dict__.get("_saved_state", ()):
-            handler = _handler_class(value)
-            if handler is not None and type(self._handlers.get(name)) is not handler:
-                return self._handle(name, handler(value))
+            handler = handler_class(value)
+            if handler is not None and \
+                    type(self._handlers.get(name)) is not self._class_for(handler, name, value):
+                return self._handle(name, value, handler)
             if name in self._handlers:
                 self._handlers[name].set_value(value)
+                if self._live is not None:
+                    self._live.replace(name, value)
         object.__setattr__(self, name, value)
 
     def save(self):
@@ -196,20 +82,36 @@ class TorchState(ObjectState):
             else:
                 handler.save()
         super().save()
+        if self._live is not None:
+            self._live.note_commit()
         self._is_restored = False
 
     def restore(self):
-        for handler in self._handlers.values():
-            handler.restore()
-        super().restore()
+        if self._live is not None:
+            self._live.restore()
+        else:
+            for handler in self._handlers.values():
+                handler.restore()
+            super().restore()
         self._is_restored = True
 
     def sync(self):
-        """Takes over the state of rank 0, which a restore goes back to from now on."""
+        """Takes over the state of rank 0 (of a live state: of the rank that has the latest commit), which a restore
+        goes back to from now on."""
+        root = 0 if self._live is None else self._live.begin_sync(_of_all_ranks, rank)
         for _, handler in sorted(self._handlers.items()):
+            handler.root = root
             handler.sync()
+        if self._live is None:
+            super().sync()
+        else:
+            self._saved_state, self._saves, commit = _from_rank(
+                (self._saved_state, self._saves, self._live.commit), root)
+            ObjectState.restore(self)
+        for handler in self._handlers.values():  # when all are there: a failure before it leaves the copies as they are
             handler.save()
-        super().sync()
+        if self._live is not None:
+            self._live.end_sync(commit)
 
     def is_keeper(self):
         """Whether the state was given a Checkpointer that can write the last commit without the other ranks."""
