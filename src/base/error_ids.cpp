@@ -106,6 +106,9 @@ constexpr ErrorRow error_table[] = {
      "amount and, if a limit was reached, the limit."},
     {"HVD2110", "the system refused",
      "The operating system or a library refused a call. The message has the call and the reason that was given."},
+    {"HVD2111", "a process set of ranks that are not there",
+     "The ranks of a process set must be ranks of the job, each named once. In an elastic job the sets of hvd.init() "
+     "must fit into the least number of ranks: raise `--min-np`."},
     {"HVD2201", "missing ranks",
      "Some ranks do not submit what others wait for: different code, another number of batches, an exception that "
      "was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},

@@ -14,6 +14,7 @@
 #include "native/posix/processes/process_end.hpp"
 #include "runtime/operations/signature_check.hpp"
 #include "runtime/reports/network_report.hpp"
+#include "runtime/static_sets.hpp"
 #include "topology/layout.hpp"
 
 namespace hvd::runtime {
@@ -463,15 +464,7 @@ Status Runtime::carry_out(OpNameView name, Signature signature) {
 
 Result<int> Runtime::add_process_set(std::vector<Rank> ranks) {
   std::sort(ranks.begin(), ranks.end());
-  bool is_sound = !ranks.empty() && std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end() &&
-                  ranks.front().value >= 0 && ranks.back().value < world_.size();
-  if (!is_sound) {
-    std::string found = ranks.empty() ? "none" : "[" + describe(ranks) + "]";
-    if (!ranks.empty() && ranks.back().value >= world_.size())
-      found += ", of which the highest is " + std::to_string(ranks.back().value);
-    return Error(ErrorCode::invalid_argument, "a process set needs ranks from 0 to " +
-                                                  std::to_string(world_.size() - 1) + ", each once; got " + found);
-  }
+  HVD_RETURN_IF_ERROR(check_ranks_of_set(ranks, world_.size()));
   Signature signature;
   signature.verb = Verb::add_set;
   signature.dtype = DataType::i32;

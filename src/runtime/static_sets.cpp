@@ -5,7 +5,9 @@
 #include <numeric>
 #include <set>
 
+#include "base/error_ids.hpp"
 #include "bootstrap/mpi/over_communicator.hpp"
+#include "runtime/operations/process_sets.hpp"
 
 namespace hvd::runtime {
 
@@ -74,17 +76,25 @@ std::string knob_of(const StaticSets& sets) {
   return text + "\n";
 }
 
+Status check_ranks_of_set(const std::vector<Rank>& ascending, int world_size) {
+  const bool is_sound = !ascending.empty() && ascending.front().value >= 0 && ascending.back().value < world_size &&
+                        std::adjacent_find(ascending.begin(), ascending.end()) == ascending.end();
+  if (is_sound) return {};
+  std::string found = ascending.empty() ? "none" : "[" + describe(ascending) + "]";
+  if (!ascending.empty() && ascending.back().value >= world_size)
+    found += ", of which the highest is " + std::to_string(ascending.back().value);
+  return identified(
+      Error(ErrorCode::invalid_argument,
+            "a process set needs ranks from 0 to " + std::to_string(world_size - 1) + ", each once; got " + found),
+      "HVD2111");
+}
+
 Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vector<Rank>>& listed, int world_size) {
   std::vector<std::vector<Rank>> distinct;
   for (std::vector<Rank> set : listed) {
     std::sort(set.begin(), set.end());
     if (set.empty()) continue;  // an empty list means all ranks
-    bool is_sound = set.front().value >= 0 && set.back().value < world_size &&
-                    std::adjacent_find(set.begin(), set.end()) == set.end();
-    if (!is_sound)
-      return Error(
-          ErrorCode::invalid_argument,
-          "a process set needs ranks from 0 to " + std::to_string(world_size - 1) + ", each once; got " + text_of(set));
+    HVD_RETURN_IF_ERROR(check_ranks_of_set(set, world_size));
     bool is_new = static_cast<int>(set.size()) < world_size && std::ranges::find(distinct, set) == distinct.end();
     if (is_new) distinct.push_back(std::move(set));
   }

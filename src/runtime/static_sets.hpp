@@ -12,6 +12,9 @@ namespace hvd::runtime {
 // Returns a line NAME=value for the comparison of all ranks' knobs. Empty if no sets are listed.
 std::string knob_of(const StaticSets& sets);
 
+// Fails (HVD2111) unless these are ranks of the world, each named once, and at least one. They are in ascending order.
+Status check_ranks_of_set(const std::vector<Rank>& ascending, int world_size);
+
 // Returns the listed sets, each with ascending ranks. Repeated sets and sets of all ranks are left out. Fails if a rank
 // does not exist or is named twice in a set.
 Result<std::vector<std::vector<Rank>>> distinct_sets(const std::vector<std::vector<Rank>>& listed, int world_size);

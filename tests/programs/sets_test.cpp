@@ -78,7 +78,8 @@ TEST(ProcessSets, that_do_not_exist_or_have_strangers_are_refused_in_words_about
     EXPECT_EQ(hvd_add_process_set(runtime.get(), ranks.data(), ranks.size(), &id), HVD_INVALID_ARGUMENT);
     EXPECT_STREQ(hvd_last_error(),
                  "a process set needs ranks from 0 to 1, each once; got [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
-                 "14, 15, …], of which the highest is 999");
+                 "14, 15, …], of which the highest is 999 [HVD2111]");
+    EXPECT_STREQ(hvd_last_error_id(), "HVD2111");
   });
 }
 

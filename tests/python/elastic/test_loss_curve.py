@@ -47,5 +47,5 @@ def test_fewer_ranks_give_the_same_losses_but_for_rounding(tmp_path, undisturbed
 def test_a_process_set_that_does_not_fit_any_more_is_named(tmp_path):
     done = job(tmp_path / "run", ["--min-np", "1"], LOST="1 1", SETS="0 2")
     assert done.returncode not in (0, 75), done.stdout
-    assert "a process set needs ranks from 0 to 1, each once; got [0,2]" in done.stdout
+    assert "a process set needs ranks from 0 to 1, each once; got [0, 2]" in done.stdout
     assert "The process sets of hvd.init() need 3 ranks: start the job with --min-np 3" in done.stdout

@@ -278,8 +278,11 @@ def begin_again(basics):
         raise HorovodInternalError(f"hvd.elastic.run: the ranks could not begin again: {error}{what_to_do}") from error
 
 
+_SET_OF_OTHER_RANKS = "HVD2111"  # docs/errors.md
+
+
 def _if_sets_do_not_fit(sets, error):
-    if not sets or "process set needs ranks" not in str(error):
+    if not sets or getattr(error, "id", None) != _SET_OF_OTHER_RANKS:
         return ""
     needed = 1 + max(max(each.ranks) for each in sets if each.ranks)
     return f"\nThe process sets of hvd.init() need {needed} ranks: start the job with --min-np {needed}"
