@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/counted.hpp"
 #include "base/gpu_makes.hpp"
@@ -175,7 +176,17 @@ Status choose_gpus(const PlacementRequest& request, Placement& placement) {
   return {};
 }
 
+// True if horovodrun has divided too few processors (topology/pinning): each rank has a mask of its own choice, and
+// neighbours' masks overlap. In an elastic job this may still be so when ranks have ended.
+bool may_overlap(const std::vector<RankOnNode>& ranks) {
+  CpuMask all;
+  for (const RankOnNode& rank : ranks) all = all | rank.mask;
+  return std::cmp_greater(ranks.size(), all.count()) ||
+         std::ranges::all_of(ranks, [](const RankOnNode& it) { return it.slot >= 0; });
+}
+
 Status share_processors(const Machine& machine, const PlacementRequest& request, Placement& placement) {
+  const bool is_overlap_allowed = may_overlap(request.ranks);
   std::vector<bool> is_done(request.ranks.size(), false);
   for (std::size_t rank = 0; rank < request.ranks.size(); ++rank) {
     if (is_done[rank]) continue;
@@ -183,9 +194,12 @@ Status share_processors(const Machine& machine, const PlacementRequest& request,
     if (mask.empty()) return Error(ErrorCode::invalid_argument, local_rank(rank) + " may use no processor");
     PinningRequest group{mask, 0, {}};
     std::vector<std::size_t> members;
-    for (std::size_t other = rank; other < request.ranks.size(); ++other) {
+    bool is_shared_with_others = false;
+    for (std::size_t other = 0; other < request.ranks.size(); ++other) {
       if (request.ranks[other].mask != mask) {
         if (!request.ranks[other].mask.overlaps(mask)) continue;
+        is_shared_with_others = true;
+        if (is_overlap_allowed) continue;
         return Error(ErrorCode::invalid_argument,
                      "the launcher's masks contradict each other: " + local_rank(rank) + " of this node may use cpus " +
                          mask.to_string() + ", " + local_rank(other) + " cpus " +
@@ -202,7 +216,7 @@ Status share_processors(const Machine& machine, const PlacementRequest& request,
     if (!pinning) return std::move(pinning.error());
     for (std::size_t i = 0; i < members.size(); ++i) {
       placement.ranks[members[i]].cpus = std::move(pinning->masks[i]);
-      placement.ranks[members[i]].shares_cores = pinning->shared;
+      placement.ranks[members[i]].shares_cores = pinning->shared || is_shared_with_others;
     }
   }
   return {};

@@ -58,7 +58,9 @@ struct Placement {
 // Processors:
 //  - Ranks with the same mask share it (topology/pinning), near to their GPUs where this is possible. A mask that no
 //    other rank has stays as it is.
-//  - Masks that overlap without being equal are an error: it cannot be told which rank may use what.
+//  - Masks that overlap without being equal are an error: it cannot be told which rank may use what. Not so with more
+//    ranks than processors, and for ranks with slots, whose masks horovodrun has made for all slots of the node: these
+//    keep their masks.
 Result<Placement> place_ranks(const Machine& machine, const PlacementRequest& request);
 
 }  // namespace hvd::topology

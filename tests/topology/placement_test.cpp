@@ -285,6 +285,20 @@ TEST(Placement, lets_ranks_of_more_slots_than_gpus_share_and_never_move) {
             "node no more slots than it has GPUs, or allow it");
 }
 
+TEST(Placement, leaves_overlapping_masks_of_too_few_processors_as_they_are) {
+  PlacementRequest request = seeing_all({"0", "0-1", "1"}, four);
+  EXPECT_EQ(ordinals(request), (std::vector<int>{0, 1, 2}));
+  request.ranks.pop_back();
+  EXPECT_NE(why_not(request).find("masks contradict each other"), std::string::npos) << "2 ranks on 2 processors";
+  request.ranks[0].slot = 2;
+  request.ranks[1].slot = 1;
+  EXPECT_EQ(ordinals(request), (std::vector<int>{2, 1})) << "slot 0 of three has ended";
+  auto placement = place_ranks(made_up(), request);
+  EXPECT_EQ(placement->ranks[0].cpus.to_string(), "0");
+  EXPECT_EQ(placement->ranks[1].cpus.to_string(), "0-1");
+  EXPECT_TRUE(placement->ranks[0].shares_cores && placement->ranks[1].shares_cores);
+}
+
 TEST(Placement, keeps_ranks_with_own_lists_from_each_others_gpus) {
   PlacementRequest request = seeing_all(repeated("0-15", 3), {});
   request.ranks[0].gpus = gpus({four[0], four[1]});

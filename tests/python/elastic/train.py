@@ -7,11 +7,8 @@ import os
 import signal
 import sys
 
-if "HOROVOD_GPU_ROOT" in os.environ:  # on a machine with few processors horovodrun gives ranks masks that overlap
-    os.sched_setaffinity(0, range(os.cpu_count()))
-
-import horovod.torch as hvd  # noqa: E402
-import torch  # noqa: E402
+import horovod.torch as hvd
+import torch
 
 ENDS = [tuple(each.split()) for each in os.environ.get("ENDS", "").split(";") if each]
 STEPS, COMMIT = 40, 5
