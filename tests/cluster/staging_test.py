@@ -171,9 +171,6 @@ class Staging(unittest.TestCase):
         self.assertEqual(len(re.findall(r"^\[\d\]<stdout>:n\d /tmp/a b/horovod-environments-0/\w{32}/content$",
                                         result.stdout, re.M)), 4, result.stdout)
 
-    def test_the_users_options_of_tar_change_nothing(self):
-        self.check(self.stage(self.pack(), TAR_OPTIONS="--exclude=*", XZ_OPT="-x", GZIP="-x"), self.FOUR)
-
     def test_what_lies_at_the_place_already_is_left_alone(self):
         archive = self.pack()
         for make in (f"echo mine > {PLACE}", f"mkdir /tmp/other && ln -s /tmp/other {PLACE}",
@@ -191,10 +188,14 @@ class Staging(unittest.TestCase):
         result = self.stage(archive, HOROVOD_SSH="false")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         self.assertRegex(result.stderr, "(?s)the host n[23] cannot be used.*the job was not started")
-        # Its tar is killed, and with it the stager, while the archive arrives.
-        on("n2", "mkdir -p /tmp/bin && printf '#!/bin/sh\nkill -9 $PPID\n' > /tmp/bin/tar && chmod +x /tmp/bin/tar")
-        result = self.stage(archive, before=("env", "PATH=/tmp/bin:" + os.environ["PATH"]))
-        on("n2", "rm -r /tmp/bin")
+        # The library that unpacks is missing on n2; then it kills the stager while the archive arrives.
+        path = ("env", "LD_LIBRARY_PATH=/tmp/lib:" + os.environ.get("LD_LIBRARY_PATH", ""))
+        on("n2", "mkdir -p /tmp/lib && : > /tmp/lib/libarchive.so.13")
+        self.refused(self.stage(archive, before=path), 1, "n2: /tmp/env.tar.gz is not staged: ", "Debian: libarchive13")
+        source = "#include <signal.h>\n__attribute__((constructor)) void end(void) { raise(SIGKILL); }"
+        on("n2", f"echo {shlex.quote(source)} | cc -shared -fPIC -xc -o /tmp/lib/libarchive.so.13 -")
+        result = self.stage(archive, before=path)
+        on("n2", "rm -r /tmp/lib")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         self.assertIn("FIRST FAILURE: rank 1 on host n2 ", result.stderr)
         self.assertIn("was killed by signal 9", result.stderr)

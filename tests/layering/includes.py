@@ -26,8 +26,8 @@ MAY_USE = {
     "runtime": {"base", "native/posix", "native/nvtx", "devices", "topology", "bootstrap", "connections", "control",
                 "transport", "collectives"},
     "jobscripts": {"base"},
-    "launcher": {"base", "native/posix", "native/pmix", "native/nccl/measuring.hpp", "topology", "schedulers",
-                 "bootstrap", "checkpoint", "jobscripts"},
+    "launcher": {"base", "native/posix", "native/archive", "native/pmix", "native/nccl/measuring.hpp", "topology",
+                 "schedulers", "bootstrap", "checkpoint", "jobscripts"},
     "api": {"base", "native/mpi", "native/posix", "schedulers", "bootstrap", "checkpoint", "runtime"},
     "python": {"api/horovod.h"},
 }
@@ -64,6 +64,7 @@ HEADERS_OF = {
     "native/nccl": r"nccl(_net)?\.h",
     "native/cuda": r"(cuda|nvml)\w*\.h(pp)?|cooperative_groups\.h|cub/.*",
     "native/nvtx": r"(nvtx3/.*|nvToolsExt\w*\.h)",
+    "native/archive": r"(archive(_entry)?|zlib)\.h",
     "native/hdf5": r"hdf5(_hl)?\.h|H5\w*\.h",
     "devices": r"hwy/.*",
     "python": r"Python\.h|structmember\.h",

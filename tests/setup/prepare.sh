@@ -47,6 +47,7 @@ load_build_tools() {
   load_packages "for the plugins (start under PMIx, the machine's topology)" libpmix-dev libhwloc-dev
   load_packages "for the plugins over MPI, and to test them" libmpich-dev mpich libopenmpi-dev openmpi-bin
   load_packages "for checkpoints, and to look at them in tests" libhdf5-103-1 hdf5-tools
+  load_packages "for horovodrun --stage" libarchive13
   need_commands g++ cmake ninja
 }
 

@@ -267,11 +267,6 @@ int complain(const Error& error, const std::string& path) {
 
 int run_stager(char** arguments) {
   ::signal(SIGPIPE, SIG_IGN);
-  // NOLINTBEGIN(concurrency-mt-unsafe): a single thread
-  ::setenv("LC_ALL", "C", 1);  // what tar says is read
-  for (const char* more_flags : {"TAR_OPTIONS", "GZIP", "BZIP", "BZIP2", "XZ_DEFAULTS", "XZ_OPT"})
-    ::unsetenv(more_flags);
-  // NOLINTEND(concurrency-mt-unsafe)
   const Environment environment = Environment::of_this_process();
   const std::string job = arguments[1], path = arguments[2];
   auto environments = Environments::in(std::string_view(arguments[3]) == "-" ? "" : arguments[3],

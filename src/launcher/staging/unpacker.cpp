@@ -1,44 +1,38 @@
 #include "launcher/staging/unpacker.hpp"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
+#include <utility>
 
 #include "base/text/size_text.hpp"
+#include "launcher/staging/archive_rules.hpp"
+#include "native/posix/processes/thread.hpp"
 
 namespace hvd::launcher::staging {
 namespace {
 
+constexpr int pipe_bytes = 1 << 20;
+
 struct Packing {
   const char* name;
   std::string_view begin;
-  std::vector<std::string> command;
 };
 
-const std::vector<Packing>& packings() {
-  static const std::vector<Packing> all = {
-      {"gzip", "\x1f\x8b", {"gzip", "-dc"}},
-      {"zstd", "\x28\xb5\x2f\xfd", {"zstd", "-dcq", "--long=31"}},
-      {"xz",
-       std::string_view("\xfd"
-                        "7zXZ\0",
-                        6),
-       {"xz", "-dc"}},
-      {"bzip2", "BZh", {"bzip2", "-dc"}},
-  };
-  return all;
-}
-
-bool is_about_room(const std::string& complaint) {
-  return complaint.find("No space left") != std::string::npos || complaint.find("quota exceeded") != std::string::npos;
-}
+constexpr Packing packings[] = {
+    {"gzip", "\x1f\x8b"},
+    {"zstd", "\x28\xb5\x2f\xfd"},
+    {"xz",
+     "\xfd"
+     "7zXZ"},
+    {"bzip2", "BZh"},
+};
 
 }  // namespace
 
 Result<std::string> packing_of(std::string_view begin) {
-  for (const Packing& packing : packings())
+  for (const Packing& packing : packings)
     if (begin.starts_with(packing.begin)) return std::string(packing.name);
   if (begin.size() >= packing_bytes && begin.substr(257, 5) == "ustar") return std::string("none");
   return Error(
@@ -48,87 +42,80 @@ Result<std::string> packing_of(std::string_view begin) {
 
 Result<std::unique_ptr<Unpacker>> Unpacker::start(Options options) {
   std::unique_ptr<Unpacker> unpacker(new Unpacker(std::move(options)));
-  for (const Packing& packing : packings()) {
-    if (packing.name != unpacker->options_.packing) continue;
-    auto filter = FilterProcess::start(packing.command, /*has_output=*/true);
-    if (!filter) return filter.error();
-    filter->make_input_non_blocking();
-    unpacker->filter_.emplace(std::move(*filter));
+  if (unpacker->options_.packing == "gzip") {
+    auto gunzip = archive::Gunzip::start();
+    if (!gunzip) return gunzip.error();
+    unpacker->gunzip_.emplace(std::move(*gunzip));
   }
-  auto tar = FilterProcess::start({"tar", "-x", "--no-same-owner", "-f", "-", "-C", unpacker->options_.folder}, false);
-  if (!tar) return tar.error();
-  unpacker->tar_.emplace(std::move(*tar));
+  if (auto found = archive::calls(); !found) return found.error();
+  if (::chdir(unpacker->options_.folder.c_str()) != 0)
+    return system_error("cannot go to " + unpacker->options_.folder, errno);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("no pipe to unpack with (see ulimit -n)", errno);
+  posix::FileDescriptor from(ends[0]);
+  unpacker->to_thread_ = posix::FileDescriptor(ends[1]);
+  ::fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes);  // if the system does not allow this size, the pipe keeps its size
+  // The thread closes its end when it has ended, and add() fails then.
+  auto thread = posix::start_thread("hvd unpack", [it = unpacker.get(), end = from.get()] {
+    const posix::FileDescriptor bytes(end);
+    auto reader = archive::Reader::open(bytes.get());
+    it->outcome_ = reader ? it->unpack(*reader) : Status(reader.error());
+  });
+  if (!thread) return thread.error();
+  from.release();
+  unpacker->thread_ = std::move(*thread);
   return unpacker;
 }
 
 Status Unpacker::add(ConstBytes bytes) {
-  if (!filter_) return take(bytes);
+  if (!gunzip_) return write(bytes);
+  return gunzip_->add(bytes, [this](ConstBytes piece) { return write(piece); });
+}
+
+Status Unpacker::write(ConstBytes bytes) {
   while (!bytes.empty()) {
-    pollfd ends[] = {{filter_->input(), POLLOUT, 0}, {filter_->output(), POLLIN, 0}};
-    ::poll(ends, 2, -1);
-    if ((ends[1].revents & POLLIN) != 0) HVD_RETURN_IF_ERROR(drain(false));
-    if (ends[0].revents == 0) continue;
-    ssize_t count = ::write(filter_->input(), bytes.data(), bytes.size());
+    ssize_t count = ::write(to_thread_.get(), bytes.data(), bytes.size());
     if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
-    else if (errno != EAGAIN && errno != EINTR)
-      return Error(ErrorCode::invalid_argument, "it is damaged: " + filter_->end());
+    else if (errno != EINTR) return end();
   }
   return {};
 }
 
-Status Unpacker::drain(bool until_its_end) {
+Status Unpacker::end() {
+  to_thread_.reset();
+  if (thread_.joinable()) thread_.join();
+  return outcome_;
+}
+
+Status Unpacker::unpack(archive::Reader& reader) const {
+  ArchiveRules rules;
+  bool has_room = true;  // without room, later members are only counted
   for (;;) {
-    ssize_t count = ::read(filter_->output(), chunk_.data(), chunk_.size());
-    if (count > 0) {
-      HVD_RETURN_IF_ERROR(take(ConstBytes(chunk_).first(static_cast<std::size_t>(count))));
-      continue;
+    auto member = reader.next();
+    if (!member) return member.error();
+    if (!*member) break;
+    HVD_RETURN_IF_ERROR(rules.add(**member));
+    has_room = has_room && rules.content_bytes() <= options_.room_bytes;
+    if (!has_room) continue;
+    auto done = reader.extract();
+    has_room = done || !reader.lacks_room();
+    if (!done && has_room) {
+      if (done.error().code == ErrorCode::system)
+        done.error().message = "it cannot be unpacked to " + options_.folder + ": " + done.error().message;
+      return done;
     }
-    if (count == 0) return {};
-    if (errno == EINTR) continue;
-    if (!until_its_end) return {};
-    pollfd output{filter_->output(), POLLIN, 0};
-    ::poll(&output, 1, -1);
   }
-}
-
-Status Unpacker::take(ConstBytes bytes) {
-  const bool had_ended = check_.has_ended();
-  HVD_RETURN_IF_ERROR(check_.add(bytes));
-  if (!has_no_room_ && check_.content_bytes() > options_.room_bytes) {
-    has_no_room_ = true;
-    tar_.reset();
-  }
-  // After the archive's end mark come zeros. tar may end before it has read them, so failed writes are ignored then.
-  if (!tar_ || tar_->write(bytes) || had_ended || check_.has_ended()) return {};
-  return failure_of_tar();
-}
-
-Status Unpacker::failure_of_tar() {
-  std::string complaint = tar_->end();
-  tar_.reset();
-  if (complaint.empty()) return {};
-  if (!is_about_room(complaint))
-    return Error(ErrorCode::system, "it cannot be unpacked to " + options_.folder + ": " + complaint);
-  has_no_room_ = true;
-  return {};
+  HVD_RETURN_IF_ERROR(rules.finish());
+  if (!reader.has_end_mark()) return Error(ErrorCode::invalid_argument, "it is damaged: it has no end: it is cut");
+  if (has_room) return reader.finish();
+  return Error(ErrorCode::system, "there is no room for it in " + options_.folder + ": its files need " +
+                                      size_text(rules.content_bytes()) + ", free are " +
+                                      size_text(options_.room_bytes) + "; --stage-to names another folder");
 }
 
 Status Unpacker::finish() {
-  if (filter_) {
-    filter_->close_input();
-    HVD_RETURN_IF_ERROR(drain(true));
-    if (std::string complaint = filter_->end(); !complaint.empty())
-      return Error(ErrorCode::invalid_argument, "it is damaged: " + complaint);
-  }
-  HVD_RETURN_IF_ERROR(check_.finish());
-  if (tar_) {
-    tar_->close_input();
-    HVD_RETURN_IF_ERROR(failure_of_tar());
-  }
-  if (!has_no_room_) return {};
-  return Error(ErrorCode::system, "there is no room for it in " + options_.folder + ": its files need " +
-                                      size_text(check_.content_bytes()) + ", free are " +
-                                      size_text(options_.room_bytes) + "; --stage-to names another folder");
+  if (gunzip_) HVD_RETURN_IF_ERROR(gunzip_->finish());
+  return end();
 }
 
 }  // namespace hvd::launcher::staging

@@ -1,18 +1,18 @@
 #pragma once
-// Unpacks an archive into a folder while its bytes arrive. Uses the system's tar and, if the archive is compressed, the
-// program that decompresses it. Every member is checked before tar gets it.
-#include <array>
+// Unpacks an archive into a folder while its bytes arrive. libarchive reads it and writes its members, on a thread. A
+// member is checked by our rules before it is written.
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <thread>
 
 #include "base/bytes.hpp"
 #include "base/result.hpp"
-#include "launcher/staging/filter_process.hpp"
-#include "launcher/staging/tar_check.hpp"
+#include "native/archive/gunzip.hpp"
+#include "native/archive/reader.hpp"
+#include "native/posix/files/file_descriptor.hpp"
 
 namespace hvd::launcher::staging {
 
@@ -20,15 +20,16 @@ namespace hvd::launcher::staging {
 Result<std::string> packing_of(std::string_view begin);
 inline constexpr std::size_t packing_bytes = 512;  // the number of bytes that packing_of() needs
 
-// Used by one thread. Blocks while tar is slower than the caller. SIGPIPE must be ignored.
+// Used by one thread. Blocks while the disk is slower than the caller. SIGPIPE must be ignored.
 class Unpacker {
  public:
   struct Options {
-    std::string folder;
+    std::string folder;  // becomes the working folder of the process
     std::string packing;
     std::uint64_t room_bytes;  // free bytes in the folder
   };
   static Result<std::unique_ptr<Unpacker>> start(Options options);
+  ~Unpacker() { (void)end(); }
   // Takes the next bytes of the archive. After an error it must not be called again.
   Status add(ConstBytes bytes);
   // Call it when the archive is complete. If the files did not fit into the folder, the error says how much room they
@@ -37,15 +38,15 @@ class Unpacker {
 
  private:
   explicit Unpacker(Options options) : options_(std::move(options)) {}
-  Status drain(bool until_its_end);
-  Status take(ConstBytes bytes);
-  Status failure_of_tar();
+  Status write(ConstBytes bytes);
+  Status end();
+  Status unpack(archive::Reader& reader) const;  // on the thread
 
   Options options_;
-  TarCheck check_;
-  std::optional<FilterProcess> filter_, tar_;
-  bool has_no_room_ = false;  // there was no room: later members are only counted
-  std::array<std::byte, 256 << 10> chunk_{};
+  std::optional<archive::Gunzip> gunzip_;  // on the caller's thread, so that both have work
+  posix::FileDescriptor to_thread_;        // a pipe with the archive's bytes
+  std::thread thread_;
+  Status outcome_;  // of the thread, when it has ended
 };
 
 }  // namespace hvd::launcher::staging
