@@ -13,7 +13,7 @@ namespace hvd::jobscripts {
 
 struct Site {
   std::string name;
-  std::string scheduler;  // slurm, lsf or pbs
+  std::string scheduler;  // name of its template
   Values values;          // the site's values by key; sites/README.md explains the keys
 
   std::string get(std::string_view key) const;  // empty if the site does not say

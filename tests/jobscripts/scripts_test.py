@@ -65,7 +65,7 @@ class JobScripts(unittest.TestCase):
     def test_what_a_job_cannot_use_is_refused(self):
         for flags, why in ((["slurm", "--time", "2:00", "--ranks-per-node", "1"], "minutes to one scheduler"),
                            (["slurm", "--ranks-per-node", "1"], "--time"),
-                           (["condor", "--time", "1h"], "slurm, lsf or pbs"),
+                           (["condor", "--time", "1h"], "lsf, pbs, slurm"),
                            (["slurm", "--site", "summit", "--time", "1h"], "--jobscript lsf"),
                            (["slurm", "--site", "nowhere", "--time", "1h"], "perlmutter"),
                            (["slurm", "--site", "./none.site", "--time", "1h"], "./none.site"),

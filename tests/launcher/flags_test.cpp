@@ -7,6 +7,7 @@
 
 #include "base/settings/config.hpp"
 #include "base/settings/environment.hpp"
+#include "jobscripts/site.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -27,6 +28,17 @@ std::string error_of(std::vector<const char*> arguments) {
 }
 
 using Variables = std::map<std::string, std::string>;
+
+TEST(Flags, offer_a_job_script_for_each_scheduler_that_has_a_template) {
+  std::string names;
+  for (const auto& each : jobscripts::compiled_templates())
+    names += (names.empty() ? "" : " ") + std::string(each.name);
+  for (const FlagRow& row : flag_rows())
+    if (row.name == std::string_view("jobscript")) {
+      EXPECT_EQ(row.values, names);
+    }
+  EXPECT_NE(error_of({"--site", "summit"}).find("needs --jobscript with one of lsf, "), std::string::npos);
+}
 
 TEST(Flags, end_where_the_command_begins) {
   auto flags = parse({"-np", "2", "--verbose", "python", "-v", "--fusion-threshold-mb", "3"});

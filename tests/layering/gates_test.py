@@ -25,6 +25,8 @@ GOOD = {
     "src/CMakeLists.txt": CMAKE,
     "src/base/ids.hpp": "#include <cstdint>\n",
     "src/base/transports.hpp": '    {"mpi", "MPI"},\n    {"tcp", "TCP"},\n',
+    "schedulers/slurm.cpp": 'Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}}) {}\n',
+    "schedulers/other.cpp": 'Other() : Scheduler({"Other", "LSB_JOBID", {"LSB_", "PBS_"}}) {}\n',
     "src/base/settings/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
     "src/native/posix/thing.hpp": '#include "base/ids.hpp"\n#include <unistd.h>\n',
     "src/native/pmix/client.cpp": "#include <pmix.h>\n",
@@ -224,7 +226,7 @@ class Gates(unittest.TestCase):
 
     def test_the_variable_of_a_scheduler_is_found_outside_of_schedulers(self):
         line = 'get("SLURM_JOB_ID");\n'
-        self.write(GOOD | {"schedulers/slurm.cpp": line, "src/bootstrap/slurm.cpp": line,
+        self.write(GOOD | {"schedulers/job.cpp": line, "src/bootstrap/slurm.cpp": line,
                            "src/base/log.cpp": "// SLURM_JOB_ID\n" 'say("set SLURM_CONF or PBS_JOBID");\n'})
         self.assertEqual(owned_names.faults_of(self.root), [])
         for name in ("SLURM_JOB_ID", "LSB_JOBID", "PBS_"):

@@ -32,16 +32,26 @@ def names_of_transports(root):
     return re.findall(r'^    \{"(\w+)", ', (root / TABLE).read_text(), re.MULTILINE)
 
 
+def prefixes_of_variables(root):
+    """What the variables of the schedulers begin with, as a pattern. Those of a daemon (SLURMD_) count, too."""
+    rows = [row for path in (root / "schedulers").glob("*.cpp")
+            for row in re.findall(r"Scheduler\(\{[^{]*\{([^}]*)\}", path.read_text())]
+    return "|".join(re.sub("_$", "D?_", prefix) for row in sorted(rows) for prefix in re.findall(r'"(\w+)"', row))
+
+
 def faults_of(root):
     root = pathlib.Path(root)
     names = names_of_transports(root)
     if not names:
         return [f"{TABLE}: no row was found"]
+    prefixes = prefixes_of_variables(root)
+    if not prefixes:
+        return ["schedulers/: no prefix of variables was found"]
     words = "[\"'](" + "|".join(names) + ")[\"']"
     rules = [
         (OWNERS_OF_TRANSPORTS, re.compile(f"[=!]= ?{words}|{words} ?[=!]=|\\bstarts_with\\({words}"),
          f"compares with the name of a transport; ask a column of {TABLE}"),
-        (OWNERS_OF_VARIABLES, re.compile(r"""["'](?:SLURMD?|LSB|PBS|FLUX|SGE|PE)_\w*["']"""),
+        (OWNERS_OF_VARIABLES, re.compile(rf"""["'](?:{prefixes})\w*["']"""),
          "names a variable of a scheduler; let a function of schedulers/ read it"),
         (OWNERS_OF_IDS, re.compile(r'"[^"\n]*\[HVD[^"\n]*"'),
          "writes or reads an id within a text; give the error an id (base/error_ids), ask Error::id"),

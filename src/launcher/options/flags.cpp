@@ -10,6 +10,7 @@
 #include "base/settings/config.hpp"
 #include "base/text/number.hpp"
 #include "base/text/spelling.hpp"
+#include "jobscripts/site.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -178,7 +179,8 @@ Status check_script_flags(const Flags& flags) {
   if (flags.has("jobscript")) return {};
   for (const FlagRow& row : flag_rows())
     if (std::string_view(row.name).starts_with("script_") && flags.has(row.name))
-      return misuse("the flag " + words_of(row.spellings).back() + " needs --jobscript slurm, lsf or pbs");
+      return misuse("the flag " + words_of(row.spellings).back() + " needs --jobscript with one of " +
+                    jobscripts::names_of(jobscripts::compiled_templates()));
   return {};
 }
 

@@ -22,7 +22,9 @@ std::optional<int> number_of(const Flags& flags, std::string_view name) {
 Result<jobscripts::Site> site_of(const Flags& flags, const std::optional<std::string>& site_file) {
   std::string scheduler = flags.get("jobscript"), name = flags.get("script_site");
   if (jobscripts::find_file(jobscripts::compiled_templates(), scheduler) == nullptr)
-    return Error(ErrorCode::invalid_argument, "--jobscript must be slurm, lsf or pbs, not '" + scheduler + "'");
+    return Error(ErrorCode::invalid_argument, "--jobscript must be one of " +
+                                                  jobscripts::names_of(jobscripts::compiled_templates()) + ", not '" +
+                                                  scheduler + "'");
   if (name.empty()) name = scheduler;
   std::string file_name = name.substr(name.find_last_of('/') + 1);
   auto site = site_file ? jobscripts::parse_site(*site_file, file_name.substr(0, file_name.rfind(".site")))
