@@ -32,7 +32,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/*
 ENV PATH="/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LABEL org.opencontainers.image.title="horovod-cpu-hybrid" \
-      org.opencontainers.image.version="1.0.0" \
+      org.opencontainers.image.version="1.0.0.dev0" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.description="Horovod for HPC clusters, for processors alone, any architecture of Debian" \
       horovod.mpi="hybrid"

@@ -33,7 +33,7 @@ RUN apt-get update \
 ENV PATH="/opt/python/bin:/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     CUDA_DEVICE_ORDER="PCI_BUS_ID"
 LABEL org.opencontainers.image.title="horovod-cuda-x86_64-hybrid" \
-      org.opencontainers.image.version="1.0.0" \
+      org.opencontainers.image.version="1.0.0.dev0" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.description="Horovod for HPC clusters, NVIDIA GPUs, x86_64" \
       horovod.mpi="hybrid"

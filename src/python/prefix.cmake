@@ -17,13 +17,13 @@ install(DIRECTORY pythonpath DESTINATION ${own_folder} FILES_MATCHING PATTERN "*
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/METADATA CONTENT
 "Metadata-Version: 2.1
 Name: horovod
-Version: ${PROJECT_VERSION}
+Version: ${HVD_RELEASE}
 Summary: ${PROJECT_DESCRIPTION}
 Requires-Python: >=3.9
 Requires-Dist: cloudpickle
 ")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/METADATA
-        DESTINATION ${own_folder}/python/horovod-${PROJECT_VERSION}.dist-info)
+        DESTINATION ${own_folder}/python/horovod-${HVD_RELEASE}.dist-info)
 
 if(TARGET horovodrun)  # `python -m horovod.runner.launch` looks for the launcher in the package
   file(RELATIVE_PATH to_launcher /${package}/bin /${CMAKE_INSTALL_BINDIR}/horovodrun)

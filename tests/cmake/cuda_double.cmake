@@ -54,7 +54,7 @@ add_dependencies(test_cuda_ranks horovod_cuda)
 target_include_directories(test_cuda_ranks PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src/api)
 target_link_libraries(test_cuda_ranks PRIVATE hvd_runtime hvd_schedulers hvd_cuda_double GTest::gtest
                                               GTest::gtest_main)
-target_compile_definitions(test_cuda_ranks PRIVATE HVD_VERSION="${PROJECT_VERSION}"
+target_compile_definitions(test_cuda_ranks PRIVATE HVD_VERSION="${HVD_RELEASE}"
                                                    HVD_CUDA_DOUBLE="$<TARGET_FILE:hvd_cuda_double>")
 target_link_options(test_cuda_ranks PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map
                                             -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)

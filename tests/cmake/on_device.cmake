@@ -10,7 +10,7 @@ add_executable(test_on_device on_device/on_device_test.cpp on_device/program.cpp
                               ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 target_include_directories(test_on_device PRIVATE ${PROJECT_SOURCE_DIR}/tests ${api})
 target_link_libraries(test_on_device PRIVATE hvd_late_device hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
-target_compile_definitions(test_on_device PRIVATE HVD_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(test_on_device PRIVATE HVD_VERSION="${HVD_RELEASE}")
 target_link_options(test_on_device PRIVATE -Wl,--version-script=${api}/horovod.map
                                            -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/on_device/sanitizers.map)
 gtest_discover_tests(test_on_device TEST_PREFIX "on_device." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60

@@ -11,7 +11,7 @@ set(program_sources ${programs}/generator.cpp ${programs}/numbers.cpp ${programs
 add_executable(test_programs ${programs}/programs_test.cpp ${programs}/sets_test.cpp ${program_sources} ${api_sources})
 target_include_directories(test_programs PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src/api)
 target_link_libraries(test_programs PRIVATE hvd_runtime hvd_schedulers GTest::gtest GTest::gtest_main)
-target_compile_definitions(test_programs PRIVATE HVD_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(test_programs PRIVATE HVD_VERSION="${HVD_RELEASE}")
 target_link_options(test_programs PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/src/api/horovod.map)
 set(options TEST_PREFIX "programs." NO_PRETTY_TYPES NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 gtest_discover_tests(test_programs ${options} TEST_FILTER "-*_slow" PROPERTIES LABELS unit TIMEOUT 300 COST 30

@@ -46,7 +46,7 @@ class Bundle(unittest.TestCase):
         return done.stdout
 
     def script(self):
-        return installed.script_of("air-gapped.md").replace("horovod-1.0.0-offline-x86_64", NAME)
+        return installed.script_of("air-gapped.md").replace("horovod-1.0.0.dev0-offline-x86_64", NAME)
 
     def test_archive_holds_what_the_page_says(self):
         with tarfile.open(self.archive) as archive:

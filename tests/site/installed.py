@@ -58,8 +58,8 @@ def environment_with_torch(folder):
 
 def version():
     for line in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("project(horovod VERSION "):
-            return line.split()[2]
+        if line.startswith("set(HVD_RELEASE "):
+            return line.split()[1].split(")")[0]
     raise AssertionError("CMakeLists.txt tells no version")
 
 

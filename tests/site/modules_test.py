@@ -121,7 +121,7 @@ class WithATool:
         done = installed.shell(self.init, f"set -e\ncd '{installed.ROOT}'\n" + installed.script_of("modules.md"),
                                PREFIX=prefix.folder / "of-the-docs")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(done.stdout.count("1.0.0 works"), 2, done.stdout)
+        self.assertEqual(done.stdout.count(f"{VERSION} works"), 2, done.stdout)
 
     def test_switch_to_another_version_and_back_leaves_nothing(self):
         """The other version is a copy of the files that a modulefile looks for."""
@@ -273,7 +273,7 @@ class Installation(unittest.TestCase):
         older = tree / "horovod" / "0.9.0.lua"
         older.write_text("", encoding="utf-8")
         script = installed.ROOT / "modules" / "write_modulefiles.cmake"
-        settings = {"CMAKE_INSTALL_PREFIX": prefix.path, "HVD_MODULEFILES": tree, "PROJECT_VERSION": VERSION,
+        settings = {"CMAKE_INSTALL_PREFIX": prefix.path, "HVD_MODULEFILES": tree, "HVD_RELEASE": VERSION,
                     "CMAKE_INSTALL_BINDIR": "bin", "CMAKE_INSTALL_LIBDIR": "lib", "CMAKE_INSTALL_MANDIR": "share/man"}
         for default, chosen in (("OFF", set()), ("ON", {".version"})):
             options = [f"-D{name}={value}" for name, value in {**settings, "HVD_MODULE_DEFAULT": default}.items()]

@@ -13,7 +13,7 @@ import unittest
 import installed
 
 RECIPES = installed.ROOT / "modules"
-EASYBUILD = RECIPES / "easybuild" / "Horovod-1.0.0-gompi-2024a.eb"
+EASYBUILD = RECIPES / "easybuild" / "Horovod-1.0.0.dev0-gompi-2024a.eb"
 SPACK = RECIPES / "spack" / "spack_repo" / "horovod_hpc" / "packages" / "horovod" / "package.py"
 VENV = installed.ROOT / "build" / "site-venv"
 # Names that our recipe uses and gets from `from spack.package import *` and CMakePackage.

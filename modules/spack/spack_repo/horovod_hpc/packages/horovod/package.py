@@ -13,10 +13,10 @@ class Horovod(CMakePackage):
 
     license("Apache-2.0")
 
-    # The source comes from a mirror of the site with horovod-1.0.0.tar.gz, or from a clone: `spack develop
-    # horovod@1.0.0`.
+    # The source comes from a mirror of the site with horovod-1.0.0.dev0.tar.gz, or from a clone: `spack develop
+    # horovod@1.0.0.dev0`.
     manual_download = True
-    version("1.0.0")
+    version("1.0.0.dev0")
 
     variant("python", default=True, description="the package horovod, for every Python from 3.9 on")
     variant("torch", default=False, when="+python", description="PyTorch, where the users' environments have none")
