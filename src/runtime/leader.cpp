@@ -118,13 +118,13 @@ bool Leader::step() {
   // message that a rank sent before it read an eviction is still ignored, even if the rank reads the eviction in
   // between.
   agreement_.node_has_read(board_.records_read_by_all());
-  news |= hear_board();
-  news |= hear_neighbours();
+  news |= read_board();
+  news |= receive_from_neighbours();
   agreement_.set_node_waits(board_.somebody_waits());
   return agreement_.flush(batches_in_flight_) || news;
 }
 
-bool Leader::hear_board() {
+bool Leader::read_board() {
   bool news = false;
   Seat from;
   ConstBytes bytes;
@@ -140,14 +140,14 @@ bool Leader::hear_board() {
   return news;
 }
 
-bool Leader::hear_neighbours() {
+bool Leader::receive_from_neighbours() {
   bool news = false;
   for (int child = parent_ ? -1 : 0; child < static_cast<int>(children_.size()); ++child)
-    news |= hear(Neighbour{child}, *link_to(Neighbour{child}));
+    news |= receive_from(Neighbour{child}, *link_to(Neighbour{child}));
   return news;
 }
 
-bool Leader::hear(Neighbour from, Link& link) {
+bool Leader::receive_from(Neighbour from, Link& link) {
   bool news = false;
   while (!verdict_ && !link.peer_has_left()) {
     auto frame = link.receive();
@@ -302,7 +302,7 @@ void Leader::await_acks() {
   acks_due_ = Clock::now() + milliseconds_of(config_.stall_check_time_s);
 }
 
-void Leader::heard_ack(Rank from) {
+void Leader::ack_received(Rank from) {
   has_acked_.resize(static_cast<std::size_t>(world_.size()));
   has_acked_[static_cast<std::size_t>(from.value)] = true;
   if (std::ranges::find(has_acked_, false) == has_acked_.end()) acks_due_.reset();
@@ -315,7 +315,7 @@ void Leader::report_what_is_due(Clock::time_point now) {
   log::warning(report_missing_acks(world_, has_acked_, config_.stall_check_time_s));
 }
 
-void Leader::heard_ballot(OpNameView name, Rank from) {
+void Leader::ballot_received(OpNameView name, Rank from) {
   for (Observer* observer : observers_) observer->ready(name.set, name.name, from);
 }
 

@@ -63,9 +63,9 @@ class Leader final : private AgreementEffects {
  private:
   using Link = control::ControlLink;
 
-  bool hear_board();
-  bool hear_neighbours();
-  bool hear(Neighbour from, Link& link);
+  bool read_board();
+  bool receive_from_neighbours();
+  bool receive_from(Neighbour from, Link& link);
   void link_failed(Neighbour at, const Error& error);
   Link* link_to(Neighbour neighbour);
   std::vector<SlotId> slots_in_doubt() const;
@@ -88,9 +88,9 @@ class Leader final : private AgreementEffects {
     board_.scheduled(slot);
     note_moved(slot);
   }
-  void heard_ballot(OpNameView name, Rank from) override;
-  void heard_stall(Rank from, const StallRequest& stall) override { on_stall(from, stall); }
-  void heard_ack(Rank from) override;
+  void ballot_received(OpNameView name, Rank from) override;
+  void stall_received(Rank from, const StallRequest& stall) override { on_stall(from, stall); }
+  void ack_received(Rank from) override;
   void lost(Rank rank, std::string_view why) override;
   std::vector<Rank> missing_at(SlotId slot) const override;
   void answered(const std::vector<Missing>& missing) override;

@@ -47,9 +47,9 @@ class NodeAtHand final : public AgreementEffects {
   void given(SlotId) override {}
   void evicted(SlotId) override {}
   void scheduled(SlotId) override {}
-  void heard_ballot(OpNameView, Rank) override {}
-  void heard_stall(Rank, const StallRequest&) override {}
-  void heard_ack(Rank) override {}
+  void ballot_received(OpNameView, Rank) override {}
+  void stall_received(Rank, const StallRequest&) override {}
+  void ack_received(Rank) override {}
   void lost(Rank, std::string_view) override {}
   std::vector<Rank> missing_at(SlotId) const override { return {}; }
   void answered(const std::vector<Missing>&) override {}

@@ -235,9 +235,9 @@ class Forest {
     void given(SlotId slot) override { ranks.front()->board().given(slot); }
     void evicted(SlotId slot) override { ranks.front()->board().evicted(slot); }
     void scheduled(SlotId slot) override { ranks.front()->board().scheduled(slot); }
-    void heard_ballot(OpNameView, Rank) override {}
-    void heard_stall(Rank, const StallRequest&) override {}
-    void heard_ack(Rank) override {}
+    void ballot_received(OpNameView, Rank) override {}
+    void stall_received(Rank, const StallRequest&) override {}
+    void ack_received(Rank) override {}
     void lost(Rank rank, std::string_view why) override {
       forest.losses.emplace_back(number, std::to_string(rank.value) + " " + std::string(why));
     }

@@ -66,9 +66,9 @@ class SimulatedLeader final : public AgreementEffects {
   void given(SlotId slot) override { board_.given(slot); }
   void evicted(SlotId slot) override { board_.evicted(slot); }
   void scheduled(SlotId slot) override { board_.scheduled(slot); }
-  void heard_ballot(OpNameView, Rank) override {}
-  void heard_stall(Rank, const StallRequest&) override {}
-  void heard_ack(Rank) override {}
+  void ballot_received(OpNameView, Rank) override {}
+  void stall_received(Rank, const StallRequest&) override {}
+  void ack_received(Rank) override {}
   void lost(Rank rank, std::string_view why) override {
     if (verdict_) return;
     verdict_ = Error{ErrorCode::peer_lost, std::string(why)};

@@ -53,8 +53,8 @@ class Handshake {
     for (;;) {
       HVD_RETURN_IF_ERROR(connect_to_lower_seats());
       HVD_RETURN_IF_ERROR(accept_strangers());
-      hear_strangers();
-      HVD_RETURN_IF_ERROR(hear_lower_seats());
+      receive_from_strangers();
+      HVD_RETURN_IF_ERROR(receive_from_lower_seats());
       if (std::all_of(is_greeted_.begin(), is_greeted_.end(), [](bool greeted) { return greeted; })) break;
       if (ended_ && !is_greeted_[*ended_]) return ended_before_it_came(*ended_);
       ended_.reset();
@@ -123,7 +123,7 @@ class Handshake {
 
   // Returns the seat from which a greeting has come on the socket. Returns -1 for a wrong greeting or the end, and
   // nothing if nothing has come.
-  std::optional<int> hear(const posix::FileDescriptor& socket) const {
+  std::optional<int> read_seat(const posix::FileDescriptor& socket) const {
     Buffer greeting;
     greeting.reserve(longest_greeting);
     posix::FileDescriptor unwanted;
@@ -132,9 +132,9 @@ class Handshake {
     return received && *received == posix::Delivery::done ? seat_in(greeting) : -1;
   }
 
-  void hear_strangers() {
+  void receive_from_strangers() {
     std::erase_if(strangers_, [this](posix::FileDescriptor& socket) {
-      auto seat = hear(socket);
+      auto seat = read_seat(socket);
       if (!seat) return false;
       auto index = static_cast<std::size_t>(*seat);
       if (*seat <= node_.me.value || is_greeted_[index]) {
@@ -149,12 +149,12 @@ class Handshake {
     });
   }
 
-  Status hear_lower_seats() {
+  Status receive_from_lower_seats() {
     for (std::size_t seat = 0; seat < static_cast<std::size_t>(node_.me.value); ++seat) {
       if (is_greeted_[seat] || !connections_[seat]) continue;
-      auto heard = hear(connections_[seat]);
-      if (!heard) continue;
-      if (*heard != static_cast<int>(seat)) {
+      auto found = read_seat(connections_[seat]);
+      if (!found) continue;
+      if (*found != static_cast<int>(seat)) {
         return Error(ErrorCode::peer_lost, describe(world_, rank_at(seat)) +
                                                " closed the connection or belongs to another job; see its own output");
       }

@@ -54,7 +54,7 @@ class Agent {
       for (const Order& order : channel_.pump()) std::visit([this](const auto& each) { obey(each); }, order);
       if (channel_.closed()) be_orphaned();
       read_signals();
-      for (RankProcess& rank : ranks_) hear_of_start(rank);
+      for (RankProcess& rank : ranks_) read_start_report(rank);
       for (RankProcess& rank : ranks_) input_.relay(rank, channel_);
       relay_output();
       if (has_to_act()) ending_.step();
@@ -189,7 +189,7 @@ class Agent {
   void report_end(pid_t child, int status) {
     auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const RankProcess& r) { return r.process == child; });
     if (rank == ranks_.end()) return;  // a process that the agent has adopted
-    hear_of_start(*rank);
+    read_start_report(*rank);
     rank->process = 0;
     if (auto left = rank_left_by(rank->group, status)) {
       rank->process = *left;
@@ -212,7 +212,7 @@ class Agent {
     channel_.send(exited);
   }
 
-  void hear_of_start(RankProcess& rank) {
+  void read_start_report(RankProcess& rank) {
     if (!rank.start_report) return;
     StartFailure failure;
     ssize_t count = ::read(rank.start_report.get(), &failure, sizeof failure);

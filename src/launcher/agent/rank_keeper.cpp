@@ -133,12 +133,12 @@ class Keeper {
       output_.relay();
       errors_.relay();
       if (auto taken = input_ ? input_->relay() : std::nullopt) errors_.send(packet_of(*taken));
-      hear_own_signals();
+      take_own_signals();
       hand_on();
       reap();
       ending_.step();
       take_what_the_last_wrote();
-      tell_of_the_end();
+      send_report();
     }
     // Nobody reads the output any more, but perhaps the launcher takes this packet.
     if (!report_.empty()) errors_.finish(report_);
@@ -192,7 +192,7 @@ class Keeper {
     }
   }
 
-  void hear_own_signals() {
+  void take_own_signals() {
     while (auto event = signals_.next())
       if (event->signal != SIGCHLD) came_to_all_at_[event->signal] = Clock::now();
   }
@@ -252,7 +252,7 @@ class Keeper {
 
   // The report is sent last, because a reader may take it for the end. It is sent after all other output, because no
   // event comes once that output is written.
-  void tell_of_the_end() {
+  void send_report() {
     if (report_.empty() || !output_.is_written()) return;
     errors_.finish(std::exchange(report_, {}));
   }

@@ -32,10 +32,10 @@ bool Console::has_lost_reader() {
 void Console::flush() {
   printer_.sink(Stream::standard_output).flush();
   printer_.sink(Stream::standard_error).flush();
-  tell_of_lost_output();
+  report_lost_output();
 }
 
-void Console::tell_of_lost_output() {
+void Console::report_lost_output() {
   for (Stream stream : {Stream::standard_output, Stream::standard_error})
     if (int why = printer_.sink(stream).take_failure(); why != 0)
       say(std::string("the ranks' output is lost, because standard ") +

@@ -34,7 +34,7 @@ class Console {
   void flush_all(Deadline deadline);
 
  private:
-  void tell_of_lost_output();
+  void report_lost_output();
 
   Printer printer_;
   bool verbose_;

@@ -113,7 +113,7 @@ Status JobStart::start_ranks() {
     auto order =
         start_order(parts_.options, placement, host.is_here, host.is_here ? parts_.environment : abroad, *wire_up_);
     if (!order) return order.error();
-    tell_to_start(host, std::move(*order));
+    send_start_order(host, std::move(*order));
   }
   parts_.console.say_time("launch orders sent");
   return {};
@@ -125,12 +125,12 @@ Status JobStart::start_site_launcher() {
       order_for_site(*options.site, parts_.environment, options.variables, [this] { return parts_.folder.make(); });
   if (!order) return order.error();
   order->folder = working_folder();
-  tell_to_start(host_of_first_rank(), *order);
+  send_start_order(host_of_first_rank(), *order);
   parts_.console.say_if_verbose("starting " + joined(order->command, " "));
   return {};
 }
 
-void JobStart::tell_to_start(HostLink& host, StartRank order) {
+void JobStart::send_start_order(HostLink& host, StartRank order) {
   if (parts_.input.is_ours() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
   host.tell(order);
 }

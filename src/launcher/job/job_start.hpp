@@ -52,7 +52,7 @@ class JobStart {
   Status start_ranks();
   Status start_site_launcher();
   void greet(std::size_t at);
-  void tell_to_start(HostLink& host, StartRank order);
+  void send_start_order(HostLink& host, StartRank order);
   Error not_ready_in_time() const;
   bool is_on_this_machine_alone() const { return parts_.watch.lifelines() == nullptr; }
   HostLink& host_of_first_rank() { return parts_.hosts[parts_.options.placements.front().host_index]; }

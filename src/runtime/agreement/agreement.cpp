@@ -37,14 +37,14 @@ void NodeAgreement::request(Seat from, ConstBytes request) {
   if (const auto* op = std::get_if<OpRequest>(&*decoded)) {
     if (is_void(from.value, op->name, op->seen)) return;
     open(op->name);
-    effects_.heard_ballot(op->name, rank);
+    effects_.ballot_received(op->name, rank);
     return vote(from.value, op->name, {{rank, op->signature}});
   }
-  hear(rank, *decoded, request);
+  handle(rank, *decoded, request);
 }
 
 // Sends a request to the parent if the coordinator is on another node.
-void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
+void NodeAgreement::handle(Rank from, const Request& request, ConstBytes bytes) {
   if (!coordinator_) return news_.add(RequestItem{from, bytes});
   std::visit(Overloaded{[](const OpRequest&) {},
                         [&](const JoinRequest& it) {
@@ -54,9 +54,9 @@ void NodeAgreement::hear(Rank from, const Request& request, ConstBytes bytes) {
                         },
                         [&](const ShutdownRequest& it) { coordinator_->shut_down(from, it.reason); },
                         [&](const PublishRequest& it) { coordinator_->publish(from, it.set, it.key, it.value); },
-                        [&](const StallRequest& it) { effects_.heard_stall(from, it); },
+                        [&](const StallRequest& it) { effects_.stall_received(from, it); },
                         [&](const StopPointRequest& it) { coordinator_->set_stop_point(from, it.cause, it.reason); },
-                        [&](const StopAckRequest&) { effects_.heard_ack(from); },
+                        [&](const StopAckRequest&) { effects_.ack_received(from); },
                         [&](const BatchEndedRequest& it) { coordinator_->batch_ended(it.set, it.kind); }},
              request);
 }
@@ -199,7 +199,7 @@ Status NodeAgreement::take(const Sender& from, BallotItem& item) {
   if (is_void(voter, item.name, item.seen)) return {};
   if (ballots_.has_voted(voter, item.name)) return broken_frame();
   open(item.name);
-  effects_.heard_ballot(item.name, item.opinions.front().rank);
+  effects_.ballot_received(item.name, item.opinions.front().rank);
   vote(voter, item.name, std::move(item.opinions));
   return {};
 }
@@ -208,7 +208,7 @@ Status NodeAgreement::take(const Sender&, const RequestItem& item) {
   auto decoded = decode_request(item.request);
   if (!decoded) return decoded.error();
   if (std::holds_alternative<OpRequest>(*decoded)) return broken_frame();  // an op request travels as a ballot
-  hear(item.from, *decoded, item.request);
+  handle(item.from, *decoded, item.request);
   return {};
 }
 

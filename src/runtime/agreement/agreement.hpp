@@ -61,9 +61,9 @@ class AgreementEffects {
   virtual void evicted(SlotId slot) = 0;    // all arrivals at the slot on this node are void
   virtual void scheduled(SlotId slot) = 0;  // the ranks may arrive at it again
   // a ballot has come from a rank of this node, or from a whole subtree
-  virtual void heard_ballot(OpNameView name, Rank from) = 0;
-  virtual void heard_stall(Rank from, const StallRequest& stall) = 0;  // called at the root
-  virtual void heard_ack(Rank from) = 0;                               // called at the root
+  virtual void ballot_received(OpNameView name, Rank from) = 0;
+  virtual void stall_received(Rank from, const StallRequest& stall) = 0;  // called at the root
+  virtual void ack_received(Rank from) = 0;                               // called at the root
   virtual void lost(Rank rank, std::string_view why) = 0;
   virtual std::vector<Rank> missing_at(SlotId slot) const = 0;     // the ranks of this node that are missing
   virtual void answered(const std::vector<Missing>& missing) = 0;  // called at the root, with all nodes' answers
@@ -128,7 +128,7 @@ class NodeAgreement {
   void elect(const ProcessSet& set);
   void arrived(SlotId slot, int part);
   void pass_on_if_complete(SlotId slot);
-  void hear(Rank from, const Request& request, ConstBytes bytes);
+  void handle(Rank from, const Request& request, ConstBytes bytes);
   bool is_void(int voter, OpNameView name, std::uint64_t seen) const;
   bool has_a_say(int voter, ProcessSetId set) const {
     return electorates_.at(set).voters[static_cast<std::size_t>(voter)];

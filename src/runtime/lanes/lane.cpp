@@ -146,7 +146,7 @@ void Lane::abandon() {
   idle_.splice(idle_.end(), queued_);
 }
 
-void Lane::tell_rest() {
+void Lane::report_rest() {
   if (cut_off_ == nullptr) return;
   for (Operation* operation : cut_off_->operations)
     if (operation->extras.stream) operation->extras.rest = rest_;

@@ -53,7 +53,7 @@ class Lane {
   void abandon();
   // After abandon(): the operations of the batch that was cut off learn when what it has queued on the device is over.
   // Until then the device uses memory that the program is about to get back.
-  void tell_rest();
+  void report_rest();
   // Returns the oldest batch that was issued and has not ended, as of the last step(). Empty if there is none.
   std::optional<IssuedBatch> oldest_issued() const;
   // True if the device has not got to the oldest issued batch, because the program's own work before it has not ended.

@@ -116,7 +116,7 @@ std::string Runner::end(const Error& reason, Deadline deadline) {
   }
   std::ranges::move(rest, std::back_inserter(aborts));
   if (make_last_calls(std::move(aborts), deadline)) {
-    for (auto& [key, lane] : lanes_) lane->tell_rest();
+    for (auto& [key, lane] : lanes_) lane->report_rest();
     return "";
   }
   return devices +

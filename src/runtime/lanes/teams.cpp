@@ -178,8 +178,8 @@ Progress Teams::agree_on_device_links() {
       device_links_ = {device_node_.size() == 1 || device_node_.link != nullptr, device_rail_.link != nullptr};
       if (auto told = exchange_.put(key, std::as_bytes(std::span(device_links_))); !told) return fail(told.error());
     }
-    for (; heard_ < all_.size(); ++heard_) {
-      auto is_there = exchange_.get(all_.group.rank_at(Seat{heard_}), key, word_);
+    for (; words_read_ < all_.size(); ++words_read_) {
+      auto is_there = exchange_.get(all_.group.rank_at(Seat{words_read_}), key, word_);
       if (!is_there) return fail(is_there.error());
       if (!*is_there) return Progress::pending;
       for (std::size_t i = 0; i < device_links_.size(); ++i)

@@ -148,7 +148,7 @@ class Teams {
   // 1 for each of the latter two teams that has its link. What is left after the agreement, all ranks have.
   std::array<std::uint8_t, 2> device_links_{1, 1};
   bool has_told_ = false, has_agreed_ = false;
-  std::int32_t heard_ = 0;  // of how many ranks the words were read
+  std::int32_t words_read_ = 0;  // of how many ranks the words were read
   Buffer word_;
   bool wants_links_of_host_ = false, has_links_of_host_ = false;
   std::string_view transport_inside_, transport_between_, transport_of_devices_;

@@ -93,14 +93,14 @@ class Allreduce final : public Task {
       phase_ = Phase::small;
       return true;
     }
-    if (link_.regions != nullptr && !link_.regions->empty()) return tell_places(busy);
+    if (link_.regions != nullptr && !link_.regions->empty()) return publish_places(busy);
     if (!link_.slab_is_free(busy)) return false;
     begin_chunks();
     phase_ = Phase::chunks;
     return true;
   }
 
-  bool tell_places(int& busy) {
+  bool publish_places(int& busy) {
     if (!link_.small_slot_is_free(busy)) return false;
     exchange_ = ++link_.small_count;
     places_ = in_place_.locate(batch_, *link_.regions);

@@ -117,7 +117,7 @@ class TcpLink final : public Link {
       if (operation.state == State::waiting) operation.state = State::failed;
     for (auto& stream : streams_) {
       if (!stream) continue;
-      stream->tell_abort(reason.message);
+      stream->send_abort(reason.message);
       close(*stream);
     }
     own_sends_.clear();

@@ -290,7 +290,7 @@ void Stream::fail(End end) {
   fail_receives();
 }
 
-void Stream::tell_abort(const std::string& why) {
+void Stream::send_abort(const std::string& why) {
   if (!is_open() || !can_send_ || sent_ > 0) return;
   std::string_view text = cut_text(why, longest_abort_reason);
   Header header;

@@ -59,7 +59,7 @@ class Stream {
   void fail(End end);
   // Tells the other end that this end has aborted the link, and why. Does nothing while a message is half sent, because
   // the text would be taken for a part of that message.
-  void tell_abort(const std::string& why);
+  void send_abort(const std::string& why);
   const std::optional<End>& end() const { return end_; }
 
  private:
