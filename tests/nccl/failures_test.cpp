@@ -89,6 +89,8 @@ TEST_F(NcclFailures, a_launch_that_fails_is_named_with_the_rank) {
 TEST_F(NcclFailures, a_launch_that_fails_late_because_of_a_peer_is_a_consequence) {
   begin({4, 4});
   ASSERT_EQ(RanksOnGpus::step_until_none_is_pending(tasks), Progress::done);
+  // A rank whose device has work left aborts, and the other one would wait for it.
+  for (int rank = 0; rank < 2; ++rank) devices::finish(ranks->device_of(rank), ranks->stream_of(rank));
   end(Error(ErrorCode::shut_down, "in order"));
   hvd_nccl_double_refuse("late", 6, 0);
   begin({4, 4});
