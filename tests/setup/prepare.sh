@@ -151,8 +151,8 @@ load_mpich5() { make_environment $mpich5 "MPICH 5, to build and test the plugin 
 install_horovod() {
   local folder=$1 state
   shift
-  state=$(find CMakeLists.txt pyproject.toml README.md src -type f -not -path '*/__pycache__/*' -print0 | sort -z |
-    xargs -0 sha256sum | sha256sum)
+  state=$(find CMakeLists.txt pyproject.toml README.md src schedulers jobscripts -type f \
+    -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
   [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
   say ":: pip install . into $folder: builds this tree's wheel"
   # The build folder is kept, so that only changed files are compiled again. --no-build-isolation takes the machine's
