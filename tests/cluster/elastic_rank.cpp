@@ -1,6 +1,7 @@
 // A rank of an elastic job over virtual nodes: elastic_rank FOLDER STEPS. It adds up ones, and trains until it has made
 // STEPS steps and FOLDER/go exists. For each world in which it has made a step it writes FOLDER/world.EPOCH.RANK: "SIZE
 // HOST PROCESS". At the end it prints "done RANK of SIZE". A rank that adds up the ones of another world ends with 4.
+// FOLDER/checkpoint has a recent step, from which the next job with this folder goes on.
 #include <unistd.h>
 
 #include <cstdio>
@@ -27,6 +28,17 @@ void write_file(const std::string& name, const std::string& text) {
   std::fputs(text.c_str(), file);
   std::fclose(file);
   std::rename(unfinished.c_str(), path.c_str());
+}
+
+long checkpoint() {
+  long step = 0;
+  std::FILE* file = std::fopen((folder + "/checkpoint").c_str(), "r");
+  if (file == nullptr) return 0;
+  if (std::fscanf(file, "%ld", &step) != 1) std::abort();
+  std::fclose(file);
+  std::printf("begins at step %ld\n", step);
+  std::fflush(stdout);
+  return step;
 }
 
 // One start of this process, from one world to the next.
@@ -85,7 +97,7 @@ int main(int count, char** words) {
   folder = words[1];
   const long steps = std::strtol(words[2], nullptr, 10);
   hvd_elastic_cause cause = HVD_ELASTIC_FIRST;
-  long step = 0;
+  long step = checkpoint();
   for (;;) {
     World world(cause, step);
     cause = HVD_ELASTIC_FAILED;
@@ -102,6 +114,7 @@ int main(int count, char** words) {
       if (!world.sum("what", what) || !world.sum("ones", one)) break;
       if (one != static_cast<float>(world.size())) return 4;  // a rank of another world has added
       ++step;
+      if (world.rank() == 0 && step % 20 == 0) write_file("checkpoint", std::to_string(step));
       if (!has_told) world.tell();
       has_told = true;
       if (what == 1) cause = HVD_ELASTIC_HOSTS_UPDATED;

@@ -69,6 +69,18 @@ class ElasticJob(ClusterJob):
         (self.worlds_folder / "go").touch()
 
 
+def on_login(*words, **environment):
+    return subprocess.run([NODES, "on", "login", *words], check=True, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, **environment}).stdout
+
+
+def let_slurm_give_up_nodes_soon():
+    """Slurm gives up a node that gives no answer for so long; 300 s if nothing is said."""
+    with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
+        file.write("SlurmdTimeout=5\n")
+    on_login("scontrol", "reconfigure")
+
+
 def end_process(process, with_signal=signal.SIGKILL):
     nodes("on", "login", "kill", f"-{int(with_signal)}", str(process))
 
@@ -102,6 +114,15 @@ class ElasticTest(EndTest):
         done = sorted(line.split(b">:")[1] for line in job.output.splitlines() if b">:done" in line)
         self.assertEqual(done, [b"done %d of %d" % (rank, size) for rank in range(size)], job.errors.decode())
         job.worlds()  # no two worlds of one epoch
+
+
+    def wait_for_node_state(self, node, words):
+        limit = time.monotonic() + LIMIT_SECONDS
+        state = ""
+        while not state.startswith(words):
+            self.assertLess(time.monotonic(), limit, f"{node} is {state}")
+            time.sleep(0.2)
+            state = on_login("sinfo", "-h", "-N", "-n", node, "-o", "%T").splitlines()[0]
 
 
 class Jobs(ElasticTest):
@@ -194,10 +215,7 @@ class InSlurm(ElasticTest):
     @classmethod
     def setUpClass(cls):
         cls.agent = os.environ.pop("HOROVOD_SSH")  # the agents are steps of srun
-        # Slurm gives up a node that gives no answer for so long; 300 s if nothing is said.
-        with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
-            file.write("SlurmdTimeout=5\n")
-        nodes("on", "login", "scontrol", "reconfigure")
+        let_slurm_give_up_nodes_soon()
 
     @classmethod
     def tearDownClass(cls):
@@ -206,15 +224,6 @@ class InSlurm(ElasticTest):
     def job(self, *flags, allocation=("--no-kill",), **environment):
         before = ("salloc", "--quiet", *allocation, "-N3", "--ntasks-per-node=2", "-w", "n1,n2,n3")
         return ElasticJob(self, *flags, before=before, HOROVOD_PEER_TIMEOUT="4", **environment)
-
-    def wait_for_node_state(self, node, words):
-        limit = time.monotonic() + LIMIT_SECONDS
-        state = ""
-        while not state.startswith(words):
-            self.assertLess(time.monotonic(), limit, f"{node} is {state}")
-            time.sleep(0.2)
-            state = subprocess.run([NODES, "on", "login", "sinfo", "-h", "-N", "-n", node, "-o", "%T"], check=True,
-                                   stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
 
     def test_a_node_that_is_cut_off_is_replaced_by_spares_and_slurm_lets_the_job_go_on(self):
         job = self.job("-np", "4", "--min-np", "4", "--spares", "2")
@@ -246,6 +255,70 @@ class InSlurm(ElasticTest):
         self.end(job, 137)
         self.assertIn("5 ranks are needed (--min-np), 4 can take part, and the hosts of this job are fixed",
                       job.errors.decode())
+
+    def test_a_node_that_comes_back_before_slurm_has_given_it_up_gets_ranks_again(self):
+        job = self.job("-np", "6", "--min-np", "4", "--blacklist-cooldown-range", "3", "5")
+        epoch, ranks = job.wait_for_world(6)
+        lost, other = split(ranks)
+        nodes("cut", lost)
+        try:
+            epoch, _ = job.wait_for_world(4, epoch, ["n1", "n1", other, other])
+        finally:
+            nodes("mend", lost)
+        job.wait_for_world(6, epoch)
+        self.succeed(job, 6)
+
+
+class InBatchJobs(ElasticTest):
+    """Run these tests in a cluster of their own, too."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="elastic-", dir=BUILD))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        let_slurm_give_up_nodes_soon()
+
+    def submit(self):
+        """Submits the job script that horovodrun writes."""
+        script = subprocess.run([HOROVODRUN, "--jobscript", "slurm", "--nodes", "2", "--ranks-per-node", "1",
+                                 "--cpus-per-rank", "1", "--time", "20m", "--requeue", "--min-np", "1", "--", RANK,
+                                 str(self.folder), "20"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.assertIn("#SBATCH --no-kill\n#SBATCH --requeue\n", script)
+        (self.folder / "script").write_text(script)
+        path = f"{os.path.dirname(HOROVODRUN)}:{os.environ['PATH']}"
+        job = on_login("sbatch", "--parsable", "--chdir", str(self.folder), str(self.folder / "script"), PATH=path,
+                       HOROVOD_SHARED_DIR=str(self.folder), HOROVOD_PEER_TIMEOUT="4", HOROVOD_SSH="").strip()
+        self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
+        return job
+
+    def output(self):
+        return "".join(each.read_text(errors="replace") for each in self.folder.glob("*.out"))
+
+    def facts_of(self, job):
+        shown = on_login("scontrol", "-o", "show", "job", job)
+        return dict(word.split("=", 1) for word in shown.split() if "=" in word)
+
+    def wait_for(self, job, what, seconds=LIMIT_SECONDS):
+        limit = time.monotonic() + seconds
+        while not what():
+            self.assertLess(time.monotonic(), limit, f"{self.facts_of(job)} {self.output()}")
+            time.sleep(0.2)
+
+    def test_a_job_whose_first_node_is_cut_off_is_put_back_and_goes_on_from_its_checkpoint(self):
+        job = self.submit()
+        self.wait_for(job, (self.folder / "checkpoint").exists)
+        first = self.facts_of(job)["BatchHost"]
+        nodes("cut", first)
+        try:
+            self.wait_for(job, lambda: self.facts_of(job)["Restarts"] == "1", 4 * LIMIT_SECONDS)
+            self.assertIn(f"the node {first} is lost, and with it the job's script and horovodrun: the job {job} is "
+                          "put back into the queue", self.output())
+            (self.folder / "go").touch()
+            self.wait_for(job, lambda: self.facts_of(job)["JobState"] == "COMPLETED", 3 * LIMIT_SECONDS)
+        finally:
+            nodes("mend", first)
+        self.assertRegex(self.output(), r"begins at step [1-9]\d*\n(.*\n)*.*done 0 of 2\n")
+        self.assertNotIn(first, self.facts_of(job)["NodeList"])
+        self.wait_for_node_state(first, "idle")
 
 
 if __name__ == "__main__":

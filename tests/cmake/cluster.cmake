@@ -63,7 +63,7 @@ if(TARGET horovod)
   list(APPEND cluster_tests cluster.a_suspended_job_goes_on)
   add_executable(elastic_rank ${cluster}/elastic_rank.cpp)
   target_link_libraries(elastic_rank PRIVATE horovod)
-  foreach(classes Jobs MoreJobs InSlurm)
+  foreach(classes Jobs MoreJobs InSlurm InBatchJobs)
     set(name cluster.elastic.${classes})
     add_test(NAME ${name} COMMAND ${cluster}/elastic_test.py ${PROJECT_BINARY_DIR} ${classes})
     set_tests_properties(${name} PROPERTIES LABELS $<IF:$<STREQUAL:${classes},Jobs>,cluster,elastic> TIMEOUT 600

@@ -61,7 +61,7 @@ class Agent {
       finish_if_none_is_left();
       channel_.flush();
     }
-    return 0;
+    return is_horovodrun_lost_ ? exit_code_if_horovodrun_is_lost : 0;
   }
 
  private:
@@ -138,11 +138,13 @@ class Agent {
       input_.add_to(polled_, rank);
     }
     ::poll(polled_.data(), polled_.size(), has_to_act() ? static_cast<int>(ending_.left().count()) : -1);
-    if (!is_orphaned() && (polled_[watched_].revents != 0 || polled_[watched_ + 1].revents != 0)) be_orphaned();
+    if (is_orphaned() || (polled_[watched_].revents == 0 && polled_[watched_ + 1].revents == 0)) return;
+    be_orphaned(/*is_told=*/polled_[watched_].revents != 0);
   }
 
-  void be_orphaned() {
+  void be_orphaned(bool is_told = false) {
     if (is_orphaned() || state_ == State::dismissed) return;
+    is_horovodrun_lost_ = !is_told;
     state_ = State::orphaned;
     output_.throw_away();
     channel_.close();
@@ -270,6 +272,7 @@ class Agent {
   Ending ending_;
   enum class State { serving, ending, draining, waiting, orphaned, dismissed };
   State state_ = State::serving;
+  bool is_horovodrun_lost_ = false;  // not: the agent was told to end
 };
 
 }  // namespace

@@ -23,6 +23,8 @@ struct AgentSettings {
   std::optional<Environment> own_environment{};
 };
 
+inline constexpr int exit_code_if_horovodrun_is_lost = 76;
+
 // Serves the stream until the agent is dismissed, or until the other end is gone and nothing is left to end. Call it in
 // the agent's own process. Returns the exit code.
 int run_agent(HorovodrunChannel channel, const AgentSettings& settings);

@@ -18,6 +18,8 @@
 #include "base/checksums/sha256.hpp"
 #include "base/settings/config.hpp"
 #include "base/settings/environment.hpp"
+#include "launcher/agent/agent.hpp"
+#include "launcher/agent/lost_script.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "native/posix/files/random.hpp"
 #include "native/posix/files/text_file.hpp"
@@ -261,7 +263,9 @@ int run_called_agent(const std::string& file, milliseconds grace) {
   ::dup2(socket.get(), STDIN_FILENO);
   ::dup2(socket.get(), STDOUT_FILENO);
   socket.reset();
-  return run_remote_agent(grace);
+  const int code = run_remote_agent(grace);
+  if (code == exit_code_if_horovodrun_is_lost) stand_in_for_lost_script(Environment::of_this_process());
+  return code;
 }
 
 }  // namespace hvd::launcher

@@ -1,0 +1,50 @@
+#include "schedulers/slurm/batch_script.hpp"
+
+#include <algorithm>
+
+#include "base/text/number.hpp"
+#include "schedulers/grammar/host_lists.hpp"
+
+namespace hvd::schedulers {
+namespace {
+
+// The value after " KEY=", up to the next blank.
+std::string value_of(std::string_view shown, std::string_view key) {
+  const std::string begin = " " + std::string(key) + "=";
+  std::size_t at = shown.find(begin);
+  if (at == std::string_view::npos) return "";
+  at += begin.size();
+  return std::string(shown.substr(at, shown.find_first_of(" \n", at) - at));
+}
+
+}  // namespace
+
+BatchScript batch_script_of(std::string_view shown) {
+  BatchScript script;
+  const std::string state = value_of(shown, "JobState");
+  if (state.empty()) return script;
+  script.may_requeue = value_of(shown, "Requeue") == "1";
+  script.restarts = number_in<int>(value_of(shown, "Restarts")).value_or(0);
+  script.host = value_of(shown, "BatchHost");
+  script.output = value_of(shown, "StdOut");
+  if (state != "RUNNING" || value_of(shown, "BatchFlag") != "1" || script.host.empty()) {
+    script.fate = BatchScript::Fate::over;
+    return script;
+  }
+  auto nodes = expand_hosts(value_of(shown, "NodeList"));
+  if (nodes && std::ranges::find(*nodes, script.host) == nodes->end()) script.fate = BatchScript::Fate::lost;
+  return script;
+}
+
+std::string batch_job_of_slurm(const Environment& environment) {
+  return environment.get("ENVIRONMENT") == "BATCH" ? environment.get("SLURM_JOB_ID").value_or("") : "";
+}
+
+int place_of_slurm_node(const Environment& environment) {
+  auto nodes = expand_hosts(environment.get("SLURM_JOB_NODELIST").value_or(""));
+  if (!nodes) return 0;
+  const auto found = std::ranges::find(*nodes, environment.get("SLURMD_NODENAME").value_or(""));
+  return found == nodes->end() ? 0 : static_cast<int>(found - nodes->begin());
+}
+
+}  // namespace hvd::schedulers
