@@ -280,6 +280,16 @@ TEST(AgentsTarget, names_hosts_to_srun_as_slurm_does_and_reaches_those_of_no_job
   EXPECT_FALSE(composed.found_other.takes_words);
 }
 
+TEST(SlurmTarget, names_hosts_to_srun_as_slurm_does) {
+  Programs programs;
+  programs.add("srun");
+  Composed composed = compose(programs, three_nodes_of_slurm, 4, {}, {{"n3.site.org", 2}, {"n2", 2}});
+  EXPECT_EQ(missing_from(composed.command, {"-w n3,n3,n2,n2"}), "");
+  EXPECT_EQ(missing_from(compose(programs, three_nodes_of_slurm, 2, {}, {{"n9", 2}}).command,
+                         {"the host n9 is not in the job 7"}),
+            "");
+}
+
 TEST(AgentsTarget, leaves_a_job_of_this_machine_alone_on_a_login_node_of_slurm) {
   Programs programs;
   programs.add("srun");

@@ -127,6 +127,14 @@ std::vector<std::string> without_a_keeper(const std::vector<std::string>& comman
   return {"sh", "-c", text};
 }
 
+// The hosts that the user has named, by Slurm's own names.
+Result<std::vector<HostSlots>> hosts_of_slurm(const JobRequest& request) {
+  HVD_RETURN_IF_ERROR(request.around.check_hosts(request.hosts));
+  std::vector<HostSlots> hosts = request.hosts;
+  for (HostSlots& host : hosts) host.host = request.around.name_of(host.host).value_or(host.host);
+  return distinct_hosts(hosts, OwnNames::of_this_machine());
+}
+
 // Returns the words that tell where the ranks of a component go (onto the named hosts, if any are named), and what they
 // take there.
 Result<std::vector<std::string>> place_in(const SlurmComponent& component, const JobRequest& request,
@@ -135,7 +143,7 @@ Result<std::vector<std::string>> place_in(const SlurmComponent& component, const
   auto add = [&](std::initializer_list<std::string> more) { words.insert(words.end(), more.begin(), more.end()); };
   add({"-n", std::to_string(component.ranks)});
   if (!request.hosts.empty()) {
-    auto hosts = distinct_hosts(request.hosts, OwnNames::of_this_machine());
+    auto hosts = hosts_of_slurm(request);
     if (!hosts) return hosts.error();
     auto placements = place(*hosts, request.ranks);
     if (!placements) return placements.error();
