@@ -52,6 +52,26 @@ TEST(Membership, has_as_many_spares_as_there_are_slots_if_their_number_is_auto) 
   EXPECT_EQ(rig.steps().size(), 5u);
 }
 
+TEST(Membership, tells_of_spares_for_which_there_are_no_slots) {
+  auto notes_with = [](int spares, int slots, bool are_hosts_fixed) {
+    Membership::Settings settings = Rig::settings(4, 2, 4);
+    settings.spares = spares;
+    settings.are_hosts_fixed = are_hosts_fixed;
+    Rig rig(settings);
+    rig.find({{"a", slots}});
+    rig.steps();
+    return rig.notes;
+  };
+  EXPECT_EQ(notes_with(2, 4, true),
+            Words{"--spares 2: only 0 can wait, because the hosts have 4 slots and the job may have 4 ranks: give the "
+                  "hosts more slots, or a smaller --max-np or -np"});
+  EXPECT_EQ(notes_with(Membership::spares_on_all_slots, 4, true).size(), 1u);
+  EXPECT_EQ(notes_with(2, 6, true), Words{});
+  EXPECT_EQ(notes_with(Membership::spares_on_all_slots, 5, true), Words{});
+  EXPECT_EQ(notes_with(2, 4, false), Words{}) << "the script may find more";
+  EXPECT_EQ(notes_with(0, 4, true), Words{});
+}
+
 TEST(Membership, needs_only_the_least_number_once_a_process_has_failed_before_the_start) {
   Rig rig(Rig::settings(3, 2, 3));
   rig.find({{"a", 3}});

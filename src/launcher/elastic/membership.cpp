@@ -326,6 +326,7 @@ void Membership::start_workers(Time now) {
     if (std::cmp_less(slots.size(), settings_.first)) return;
     has_started_ = true;
     since_ = now;
+    note_missing_spares(slots.size());
   }
   if (count_ranks(Phase::finished) > 0) return;  // the job ends
   std::set<std::string> unjudged;
@@ -346,6 +347,16 @@ void Membership::start_workers(Time now) {
     steps_.push_back(Start{worker, slot.host, slot.index});
     ++there;
   }
+}
+
+// Only slots beyond those of the ranks hold spares.
+void Membership::note_missing_spares(std::size_t slots) {
+  const bool is_auto = settings_.spares == spares_on_all_slots;
+  const std::int64_t there = std::max<std::int64_t>(0, static_cast<std::int64_t>(slots) - settings_.most);
+  if (!settings_.are_hosts_fixed || there >= (is_auto ? 1 : settings_.spares)) return;
+  note("--spares " + (is_auto ? "auto" : std::to_string(settings_.spares)) + ": only " + std::to_string(there) +
+       " can wait, because the hosts have " + std::to_string(slots) + " slots and the job may have " +
+       std::to_string(settings_.most) + " ranks: give the hosts more slots, or a smaller --max-np or -np");
 }
 
 // Since when the first of the workers that could be added waits.
