@@ -318,6 +318,9 @@ TEST(ElasticJobs, are_refused_by_name_where_a_launcher_of_the_site_starts_the_ra
   expect_refused("jsrun", programs, summit);
   expect_refused("flux", programs, {{"FLUX_URI", "local:///run/flux"}});
   expect_refused("pals", pals, {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}});
+  EXPECT_EQ(missing_from(compose(programs, {}, 2, {"--min-np", "2", "--mpi"}).target,
+                         {"--min-np", "mpi is used (--mpi", "ends all ranks with the first that fails"}),
+            "");
 }
 
 TEST(ElasticJobs, are_refused_by_name_with_an_mpi_or_another_way_to_meet) {

@@ -39,6 +39,8 @@ bool is_named_localhost(const HostSlots& host, const OwnNames& own) {
 }  // namespace
 
 Result<ChosenTarget> choose_target(const JobRequest& request) {
+  // First, because no other build of Horovod or other MPI would change it.
+  if (is_elastic(request.flags) && request.flags.is_set("use_mpi")) return not_elastic(mpi_target, "--mpi");
   HVD_RETURN_IF_ERROR(check_request(request));
   for (const Target* target : targets)
     if (auto why = target->applies(request)) {
