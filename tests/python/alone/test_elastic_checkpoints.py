@@ -25,10 +25,11 @@ def weight_of(value):
     return model
 
 
-def test_the_last_commit_is_written_after_the_ranks_have_parted(job, tmp_path):
+@pytest.mark.parametrize("live", [False, True])
+def test_the_last_commit_is_written_after_the_ranks_have_parted(job, tmp_path, live):
     model = weight_of(1.0)
     checkpointer = hvd.checkpoint.Checkpointer(tmp_path / "run", model)
-    state = TorchState(model, checkpointer=checkpointer, seen=0)
+    state = TorchState(model, checkpointer=checkpointer, seen=0, live=live)
     state.commit()
     assert not state.is_keeper()  # no step was done
     seen = [1]
@@ -50,10 +51,11 @@ def test_the_last_commit_is_written_after_the_ranks_have_parted(job, tmp_path):
     assert (found["step"], found["seen"], other.weight.item()) == (7, [1], 1.0)
 
 
-def test_after_a_restore_the_commit_is_kept_under_its_own_step(job, tmp_path):
+@pytest.mark.parametrize("live", [False, True])
+def test_after_a_restore_the_commit_is_kept_under_its_own_step(job, tmp_path, live):
     model = weight_of(1.0)
     checkpointer = hvd.checkpoint.Checkpointer(tmp_path / "run", model)
-    state = TorchState(model, checkpointer=checkpointer)
+    state = TorchState(model, checkpointer=checkpointer, live=live, commits_per_copy=1)
     for committed, keeps in ((None, False), (7, True)):
         if committed:
             checkpointer.step(committed)
