@@ -7,6 +7,10 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import num_rank_is_power_2
 
 
+# The numbers of the reduce operations, by the names that users write.
+REDUCE_OPS = {name: getattr(_core, name.upper()) for name in ("Average", "Sum", "Adasum", "Min", "Max", "Product")}
+
+
 def full_name_of(prefix, name, set_id):
     return f"{prefix}.noname.{_ops.new_unnamed(set_id)}" if name is None else f"{prefix}.{name}"
 
@@ -75,8 +79,8 @@ def rows_of_share(rows, set_id):
 
 
 def check_reduction(op, verb):
-    if op not in (_core.AVERAGE, _core.SUM, _core.ADASUM, _core.MIN, _core.MAX, _core.PRODUCT):
-        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Adasum, Min, Max, Product, not {op!r}")
+    if op not in REDUCE_OPS.values():
+        raise ValueError(f"{verb}: op is one of hvd.{', '.join(REDUCE_OPS)}, not {op!r}")
 
 
 def check_adasum(process_set):

@@ -1,7 +1,7 @@
 """The reductions as programs call them: with compression, with sparse tensors, on a device."""
 import tensorflow as tf
 
-from horovod.common.operations import check_adasum, place_in
+from horovod.common.operations import check_adasum, check_reduction, place_in
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._job import Adasum, Average, Sum, handle_average_backwards_compatibility
@@ -17,7 +17,7 @@ def allreduce(tensor, average=None, device_dense="", device_sparse="", compressi
     device_dense, device_sparse: a device of TensorFlow's on which the operation is placed.
     """
     op = handle_average_backwards_compatibility(op, average)
-    mpi_ops.check_reduction(op, "allreduce")
+    check_reduction(op, "allreduce")
     if isinstance(tensor, tf.IndexedSlices):
         _check_sparse(op, prescale_factor, postscale_factor, process_set)
         with tf.device(device_sparse):
@@ -39,7 +39,7 @@ def grouped_allreduce(tensors, average=None, device_dense="", device_sparse="", 
     if not tensors:
         return tensors
     op = handle_average_backwards_compatibility(op, average)
-    mpi_ops.check_reduction(op, "grouped_allreduce")
+    check_reduction(op, "grouped_allreduce")
     sparse = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
     dense = [i for i in range(len(tensors)) if i not in set(sparse)]
     results = [None] * len(tensors)

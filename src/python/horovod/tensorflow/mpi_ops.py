@@ -2,7 +2,7 @@
 import tensorflow as tf
 
 from horovod import _ops
-from horovod.common.operations import place_in, root_of
+from horovod.common.operations import check_reduction, place_in, root_of
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
                                          remove_process_set)
 from horovod.common.util import check_installed_version, gpu_available, num_rank_is_power_2  # noqa: F401
@@ -39,11 +39,6 @@ def _tensors(tensors):
 
 def _reduction(op, prescale_factor, postscale_factor):
     return {"reduce_op": op, "prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-
-
-def check_reduction(op, verb):
-    if op not in (Average, Sum, Adasum, Min, Max, Product):
-        raise ValueError(f"{verb}: op is one of hvd.Average, Sum, Adasum, Min, Max, Product, not {op!r}")
 
 
 def _allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=1.0, ignore_name_scope=False,

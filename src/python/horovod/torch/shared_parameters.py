@@ -7,14 +7,13 @@ reduce over the same ranks and by the same operation.
 """
 import gc
 
+from horovod.common.operations import REDUCE_OPS
 from horovod.torch.gradient_presence import DENSE
 from horovod.torch.gradients_in_flight import land, take_off
-from horovod.torch.mpi_ops import Adasum, Average, Max, Min, Product, Sum
 
 _sharers = {}  # id of a parameter -> the list of its Gradient objects, one of each optimizer
 
-_NAMES_OF_OPS = {Average: "hvd.Average", Sum: "hvd.Sum", Adasum: "hvd.Adasum", Min: "hvd.Min", Max: "hvd.Max",
-                 Product: "hvd.Product"}
+_NAMES_OF_OPS = {op: f"hvd.{name}" for name, op in REDUCE_OPS.items()}
 
 
 class OfSeveralOptimizers:
