@@ -108,6 +108,9 @@ def test_training_goes_on_after_one_rank_failed(hvd, rank, size):
 @pytest.mark.parametrize("who", ["all", "the first"])
 def test_a_live_state_goes_on_from_a_rank_that_made_no_step_since_its_commit(hvd, rank, size, who):
     """A rank that fails alone is before its step, while the others make it and are a commit ahead."""
+    if who == "the first" and size != 2:
+        pytest.skip("it takes seconds, and two ranks show it")
+
     def fail():
         if who == "all":
             fail_on_all_ranks(hvd)
