@@ -54,10 +54,10 @@ function(hvd_contract_on_gpus name files)
 endfunction()
 file(GLOB of_contract CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/contract
      ${CMAKE_CURRENT_SOURCE_DIR}/contract/test_*.py)
-list(REMOVE_ITEM of_contract test_adasum.py test_optimizer.py)
+list(REMOVE_ITEM of_contract test_adasum.py test_optimizer.py test_optimizer_with_adasum.py)
 hvd_contract_on_gpus(the_contract_holds_for_tensors_on_gpus "${of_contract}")
 hvd_contract_on_gpus(the_contract_of_optimizers_and_adasum_holds_for_gpus_of_two_nodes
-                     "test_adasum.py;test_optimizer.py" RANKS_OF_A_NODE=1)
+                     "test_adasum.py;test_optimizer.py;test_optimizer_with_adasum.py" RANKS_OF_A_NODE=1)
 hvd_torch_cuda_test(a_step_of_training_overlaps_with_its_reductions overlap.py)
 hvd_torch_cuda_test(programs_that_need_a_job_of_their_own_are_right programs.py)
 hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside_ddp.py)
