@@ -75,7 +75,7 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
     (void)no_such_handle();
     return nullptr;
   }
-  if (!is_in_callback && !Handles::is_done(*cell)) {
+  if (!is_in_callback && !runtime->runtime->is_done(*cell)) {
     (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
     return nullptr;
   }

@@ -10,7 +10,8 @@ install(TARGETS hvd_python_core LIBRARY DESTINATION ${package})
 install(TARGETS hvd_python_mpi_lib_of_torch LIBRARY DESTINATION ${package}/torch)
 set_target_properties(hvd_python_tensorflow PROPERTIES INSTALL_RPATH "$ORIGIN/../${to_libraries}")
 install(TARGETS hvd_python_mpi_lib_of_tensorflow hvd_python_tensorflow LIBRARY DESTINATION ${package}/tensorflow)
-install(DIRECTORY horovod/ DESTINATION ${package} FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY horovod/ DESTINATION ${package}
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.cc" PATTERN "__pycache__" EXCLUDE)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/_version.py DESTINATION ${package})
 install(DIRECTORY pythonpath DESTINATION ${own_folder} FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 

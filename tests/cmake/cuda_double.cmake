@@ -47,8 +47,9 @@ if(NOT TARGET horovod)
   return()
 endif()
 list(FILTER of_plugin EXCLUDE REGEX "/launches\\.cpp$")
+file(GLOB of_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/python/kernels/*.cpp)
 add_executable(test_cuda_ranks cuda/ranks/ranks_test.cpp cuda/findings.cpp cuda/tsan/options.cpp
-                               ${of_plugin} ${api_sources}
+                               ${of_plugin} ${api_sources} ${of_kernels}
                                ${PROJECT_SOURCE_DIR}/tests/bootstrap/sanitizers_and_libpmix.cpp)
 add_dependencies(test_cuda_ranks horovod_cuda)
 target_include_directories(test_cuda_ranks PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src/api)

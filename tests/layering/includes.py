@@ -68,7 +68,8 @@ HEADERS_OF = {
     "native/hdf5": r"hdf5(_hl)?\.h|H5\w*\.h",
     "devices": r"hwy/.*",
     "python": r"Python\.h|structmember\.h",
-    "(nowhere)": r"(c10|ATen|torch|tensorflow)/.*",
+    "python/horovod/tensorflow": r"(tensorflow|xla)/.*",  # compiled on the user's machine
+    "(nowhere)": r"(c10|ATen|torch)/.*",
 }
 
 # Files of the core in folders that also have files of a plugin, each with the reason.

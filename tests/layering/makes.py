@@ -45,6 +45,7 @@ ALLOWED = {
     "python/horovod/common/basics.py": "cuda_built, nccl_built",
     "python/horovod/common/nccl_version.py": "what nccl_built answers",
     "python/horovod/runner/flags.py": "the table of the launcher's arguments",
+    "python/horovod/tensorflow/_streams.py": "TensorFlow's names of kinds of devices",
     "python/horovod/torch/_devices.py": "torch's names of kinds of devices",
     "runtime/reports/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
     "topology/visible_gpus.cpp": "a row for each make",

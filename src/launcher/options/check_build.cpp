@@ -54,6 +54,10 @@ Python ask_python(const Environment& environment) {
       "h5py = u.find_spec('h5py') if there('h5py') else None\n"
       "libraries = pathlib.Path(h5py.origin).parent.parent / 'h5py.libs' if h5py and h5py.origin else None\n"
       "if libraries and list(libraries.glob('libhdf5-*.so*')): print('h5py')\n"
+      "try:\n"
+      "    from horovod.common.built_streams import versions\n"
+      "    for version in versions(): print('streams', version)\n"
+      "except ImportError: pass\n"
       "for folder in u.find_spec('nvidia').submodule_search_locations if there('nvidia') else ():\n"
       "    nccl = pathlib.Path(folder, 'nccl/lib/libnccl.so.2')\n"
       "    if nccl.exists(): print('nccl', nccl)\n";
@@ -119,6 +123,15 @@ std::string gpu_items(const Environment& environment, const Python& python) {
                       ("NCCL, for tensors from GPU to GPU (" + nccl + ")").c_str());
 }
 
+// What lets operations of TensorFlow take tensors of GPUs where they are. It is built on the user's machine.
+std::string streams_item(const Python& python) {
+  std::string built;
+  for (const std::string& version : python.told("streams")) built += (built.empty() ? "" : ", ") + version;
+  return item(!built.empty(), ("TensorFlow's streams, for its tensors in the memory of GPUs (" +
+                               (built.empty() ? "python -m horovod.tensorflow.build" : "built for " + built) + ")")
+                                  .c_str());
+}
+
 }  // namespace
 
 std::string check_build_text(const Environment& environment, bool verbose) {
@@ -135,6 +148,7 @@ std::string check_build_text(const Environment& environment, bool verbose) {
   text += "\nAvailable Plugins:\n" + item(posix::can_open_plugin("pmix", environment), "PMIx") +
           item(posix::can_open_plugin("hwloc", environment), "hwloc") + gpu_items(environment, python);
   for (const MpiPlugin& plugin : mpi_plugins()) text += item(is_installed(plugin, environment), plugin.name);
+  if (python.has("tensorflow")) text += streams_item(python);
   text += hdf5_item(environment, python);
   text += "\nBuild:\n    compiler: " + compiler() + "\n    needs glibc: " + needed_glibc(environment) + "\n";
   if (python.path.empty()) text += "\n(There is no Python along PATH to ask for frameworks.)\n";

@@ -41,6 +41,8 @@ hvd_status prepare(hvd_runtime* runtime, const Use& use, const Member& member, L
   description.postscale = member.what.postscale;
   description.root_rank = member.what.root_rank;
   description.process_set = use.process_set;
+  description.device = member.what.device;
+  description.device_ordinal = member.what.ordinal;
   description.group = member.what.group.empty() ? nullptr : member.what.group.c_str();
   const hvd_status status = hvd_prepare(runtime, &description, &line.op);
   line.what = member.what;
@@ -56,6 +58,7 @@ void has_ended(void* context, const hvd_completion* completion);
 
 hvd_status start(hvd_runtime* runtime, Turn& turn) {
   const Use& use = *turn.use;
+  void* const stream = use.stream;  // the use may be gone when hvd_start() returns
   std::vector<hvd_start_arguments> all;
   all.reserve(use.members.size());
   turn.left = use.members.size();
@@ -71,11 +74,12 @@ hvd_status start(hvd_runtime* runtime, Turn& turn) {
     arguments.context = &turn.parts[i];
     arguments.on_end = &has_ended;
     arguments.callback_thread = HVD_CALLBACK_THREAD;
-    if (member.output == nullptr) arguments.allocate = &allocate;
+    arguments.stream = stream;
+    if (member.output == nullptr && stream == nullptr) arguments.allocate = &allocate;
   }
   hvd_handle handle = 0;
   const hvd_status status = hvd_start(runtime, all.data(), all.size(), &handle);
-  if (status == HVD_OK) hvd_release(runtime, handle);
+  if (status == HVD_OK && stream == nullptr) hvd_release(runtime, handle);  // else the end needs it
   return status;
 }
 
@@ -101,12 +105,25 @@ void end_all(const Refused& refused) {
   for (const auto& turn : refused) turn->use->end(turn->ending);
 }
 
+// All operations of the turn have ended for the host. Lets the framework's stream wait for them on the device, also if
+// one has failed: the others may still use their memory. Then takes the results.
+void end_on_device(Turn& turn, hvd_completion completion) {
+  const hvd_status status = hvd_wait(completion.runtime, completion.handle, -1);
+  note(turn.ending, status, hvd_last_error());
+  for (completion.index = 0; turn.ending.status == HVD_OK && completion.index < turn.use->members.size();
+       ++completion.index)
+    turn.use->take(completion.index, completion);
+  hvd_release(completion.runtime, completion.handle);
+}
+
 // The thread for callbacks calls this for each operation. The last one of a turn ends it.
 void has_ended(void* context, const hvd_completion* completion) {
   const auto part = *static_cast<const Turn::Part*>(context);
   note(part.turn->ending, completion->status, completion->message);
-  if (completion->status == HVD_OK) part.turn->use->take(part.member, *completion);
+  const bool is_on_device = part.turn->use->stream != nullptr;
+  if (completion->status == HVD_OK && !is_on_device) part.turn->use->take(part.member, *completion);
   if (--part.turn->left > 0) return;
+  if (is_on_device) end_on_device(*part.turn, *completion);
   const std::unique_ptr<Turn> turn(part.turn);
   const Refused refused = start_all(completion->runtime, lines().leave(*turn));
   turn->use->end(turn->ending);

@@ -27,6 +27,8 @@ struct Description {
   double prescale = 1.0, postscale = 1.0;
   int root_rank = 0;
   std::string group;  // empty: none
+  hvd_device device = HVD_HOST;
+  int ordinal = 0;  // of the device
 
   friend bool operator==(const Description&, const Description&) = default;
 };
@@ -35,7 +37,7 @@ struct Member {
   std::string name;
   Description what;
   const void* input = nullptr;
-  void* output = nullptr;            // null: allocate() gives the memory
+  void* output = nullptr;            // null: allocate() gives the memory; on a device the runtime keeps the result
   std::vector<std::int64_t> splits;  // alltoall: rows for each rank; empty: equal parts
 };
 
@@ -57,13 +59,16 @@ class Use {
                          std::size_t /*bytes*/) {
     return nullptr;
   }
-  // A member has ended without an error: what hvd_result_* tell of it can be asked here.
+  // A member has ended without an error: what hvd_result_* tell of it can be asked here, and what the runtime keeps can
+  // be taken. On a device it is called when all members have ended, and `stream` waits for them.
   virtual void take(std::size_t /*member*/, const hvd_completion& /*completion*/) {}
   // Must not throw. Afterwards the use is destroyed.
   virtual void end(const Ending& ending) = 0;
 
   const int process_set;
   std::vector<Member> members;  // at least one; all names differ
+  void* stream = nullptr;       // the framework's, for tensors in the memory of a device. The results are its to use
+                                // from end() on: work that is queued on it then sees them
 };
 
 void submit(std::unique_ptr<Use> use);

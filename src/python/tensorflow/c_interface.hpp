@@ -47,6 +47,7 @@ using ShapeFunction = void (*)(TF_ShapeInferenceContext*, TF_Status*);
 using Create = void* (*)(TF_OpKernelConstruction*);
 using Delete = void (*)(void*);
 using Compute = void (*)(void*, TF_OpKernelContext*);
+using Deallocate = void (*)(void* data, std::size_t bytes, void* argument);
 using ComputeAsync = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*);
 
 // FUNCTION(result, name without TF_, parameters)
@@ -56,6 +57,7 @@ using ComputeAsync = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCa
   FUNCTION(void, SetStatus, (TF_Status*, int, const char*))                                                       \
   FUNCTION(int, GetCode, (const TF_Status*))                                                                      \
   FUNCTION(const char*, Message, (const TF_Status*))                                                              \
+  FUNCTION(TF_Tensor*, NewTensor, (int, const std::int64_t*, int, void*, std::size_t, Deallocate, void*))         \
   FUNCTION(void, DeleteTensor, (TF_Tensor*))                                                                      \
   FUNCTION(int, TensorType, (const TF_Tensor*))                                                                   \
   FUNCTION(int, NumDims, (const TF_Tensor*))                                                                      \
@@ -87,10 +89,12 @@ using ComputeAsync = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCa
   FUNCTION(TF_KernelBuilder*, NewKernelBuilder, (const char*, const char*, Create, Compute, Delete))              \
   FUNCTION(TF_KernelBuilder*, NewAsyncKernelBuilder, (const char*, const char*, Create, ComputeAsync, Delete))    \
   FUNCTION(void, KernelBuilder_HostMemory, (TF_KernelBuilder*, const char*))                                      \
+  FUNCTION(void, KernelBuilder_Priority, (TF_KernelBuilder*, std::int32_t))                                       \
   FUNCTION(void, RegisterKernelBuilder, (const char*, TF_KernelBuilder*, TF_Status*))                             \
   FUNCTION(void, RunAsyncOpKernelDoneCallback, (TF_AsyncOpKernelDoneCallback*))                                   \
   FUNCTION(int, NumInputs, (TF_OpKernelContext*))                                                                 \
   FUNCTION(void, GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*))                                   \
+  FUNCTION(void, SetOutput, (TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*))                             \
   FUNCTION(void, OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*))                                      \
   FUNCTION(TF_Tensor*, AllocateOutput,                                                                            \
            (TF_OpKernelContext*, int, int, const std::int64_t*, int, std::size_t, TF_Status*))                    \

@@ -32,6 +32,19 @@ std::string& problem() {
 
 }  // namespace hvd::tensorflow
 
+// Registers the kernels of the collectives for a device, as register_for_device() does. Returns what is wrong; empty if
+// nothing is.
+extern "C" __attribute__((visibility("default"))) const char* horovod_tensorflow_register(
+    const char* device, int priority, int kind, hvd::tensorflow::StreamOf streams, const char* reason) {
+  try {
+    hvd::tensorflow::register_for_device(device, priority, static_cast<hvd_device>(kind), streams, reason);
+    return "";
+  } catch (const std::exception& error) {
+    hvd::tensorflow::problem() = error.what();
+    return hvd::tensorflow::problem().c_str();
+  }
+}
+
 extern "C" __attribute__((visibility("default"))) std::uint64_t horovod_tensorflow_failures() {
   return hvd::tensorflow::failures();
 }

@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "api/current.hpp"
 #include "api/horovod.h"
 #include "api/runtime_of_c.hpp"
 #include "devices/cuda/plugin.hpp"
 #include "doubles/cuda/control.h"
 #include "multiprocess/allreduce_of.hpp"
 #include "native/cuda/owners.hpp"
+#include "python/kernels/use.hpp"
 #include "ranks_as_threads.hpp"
 
 namespace hvd {
@@ -27,6 +33,47 @@ using Floats = std::vector<float>;
 
 constexpr auto patience = std::chrono::seconds(60);
 constexpr int devices_of_double = 2;
+
+// A kernel of a framework on its stream.
+struct Kernel final : kernels::Use {
+  struct Kept {
+    void *data = nullptr, *owner = nullptr;
+    void (*free_data)(void*) = nullptr;
+  };
+  struct Outcome {
+    kernels::Ending ending;
+    std::vector<Kept> kept;
+  };
+
+  Kernel(void* of_framework, int device) : ordinal(device) { stream = of_framework; }
+  void add(hvd_verb verb, std::size_t count, const void* in, void* out) {
+    kernels::Member& member = members.emplace_back();
+    member.name = "kernel's " + std::to_string(members.size());
+    member.what.verb = verb;
+    member.what.shape = {static_cast<std::int64_t>(count)};
+    member.what.group = "kernel";
+    member.what.device = HVD_CUDA;
+    member.what.ordinal = ordinal;
+    member.input = in;
+    member.output = out;
+  }
+  void take(std::size_t member, const hvd_completion& it) override {
+    EXPECT_EQ(it.index, member);
+    if (members[member].output != nullptr) return;
+    Kept& kept = found.kept.emplace_back();
+    EXPECT_EQ(hvd_result_take(it.runtime, it.handle, it.index, &kept.data, &kept.owner, &kept.free_data, nullptr),
+              HVD_OK)
+        << hvd_last_error();
+  }
+  void end(const kernels::Ending& ending) override {
+    found.ending = ending;
+    outcome.set_value(std::move(found));
+  }
+
+  const int ordinal;
+  Outcome found;
+  std::promise<Outcome> outcome;
+};
 
 // A rank with its GPU, and the program's stream there.
 class Program {
@@ -45,6 +92,35 @@ class Program {
     for (int round = 0; round < 2; ++round) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{30'000}}) sum(count, round);
       gather(round);
+    }
+  }
+
+  // A kernel of a framework sums two tensors and gathers a third, and the framework goes on when the kernel has ended.
+  // The inputs are late then.
+  void run_kernel_on(hvd_runtime* runtime) {
+    runtime_ = runtime;
+    const Floats first(5, 3), second(30'000, 4), rows(7, static_cast<float>(rank_));
+    for (int round = 0; round < 3; ++round) {
+      hvd_double_hold(own_.get());
+      auto kernel = std::make_unique<Kernel>(own_.get(), device_->ordinal());
+      std::vector<Memory> inputs, outputs;
+      for (const Floats* values : {&first, &second, &rows}) {
+        inputs.push_back(upload(*values));
+        outputs.push_back(memory_of(values->size(), Where::on_device));
+        const bool is_gathered = values == &rows;
+        kernel->add(is_gathered ? HVD_ALLGATHER : HVD_ALLREDUCE, values->size(), inputs.back().data(),
+                    is_gathered ? nullptr : outputs.back().data());
+      }
+      std::future<Kernel::Outcome> later = kernel->outcome.get_future();
+      kernels::submit(std::move(kernel));
+      hvd_double_let_go(own_.get());
+      Kernel::Outcome found = later.get();
+      inputs.clear();
+      ASSERT_EQ(found.ending.status, HVD_OK) << found.ending.message;
+      EXPECT_TRUE(read(outputs[0].data(), 5) == first && read(outputs[1].data(), 30'000) == second);
+      ASSERT_EQ(found.kept.size(), 1U);
+      EXPECT_TRUE(read(found.kept[0].data, 7) == rows);
+      found.kept[0].free_data(found.kept[0].owner);
     }
   }
 
@@ -143,12 +219,13 @@ INSTANTIATE_TEST_SUITE_P(of, RanksOnGpus,
                          ::testing::Values(std::vector<int>{1}, std::vector<int>{2}, std::vector<int>{4}),
                          [](const auto& shape) { return std::to_string(shape.param[0]) + "_ranks"; });
 
-TEST_P(RanksOnGpus, reduce_and_gather_tensors_that_are_late_and_freed_in_flight) {
+// Each rank runs the body with its program and its runtime.
+void run_programs(const std::vector<int>& shape, const std::function<void(Program&, hvd_runtime*)>& body) {
   Environment environment;
   environment.set("HOROVOD_CUDA_DRIVER", HVD_CUDA_DOUBLE);
   auto plugin = posix::open_plugin<devices::cuda::Plugin>("cuda", environment);
   ASSERT_TRUE(plugin) << plugin.error().message;
-  Ensemble ensemble(testing::made_up_world(GetParam()));
+  Ensemble ensemble(testing::made_up_world(shape));
   run_ranks(ensemble, [&](RankThread& thread) {
     const int rank = thread.rank().value;
     auto opened = (*plugin)->open(rank % devices_of_double, environment);
@@ -166,9 +243,21 @@ TEST_P(RanksOnGpus, reduce_and_gather_tensors_that_are_late_and_freed_in_flight)
     hvd_runtime runtime{std::move(*started)};
     {
       Program program(rank, ensemble.world.size(), device);
-      program.run_on(&runtime);
+      body(program, &runtime);
     }
     runtime.runtime.reset();
+  });
+}
+
+TEST_P(RanksOnGpus, reduce_and_gather_tensors_that_are_late_and_freed_in_flight) {
+  run_programs(GetParam(), [](Program& program, hvd_runtime* runtime) { program.run_on(runtime); });
+}
+
+TEST(KernelsOnGpus, end_when_their_stream_waits_for_all_results) {
+  run_programs({1}, [](Program& program, hvd_runtime* runtime) {
+    api::offer_as_current(runtime);
+    program.run_kernel_on(runtime);
+    api::retire_current(runtime);
   });
 }
 

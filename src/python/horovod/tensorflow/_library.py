@@ -1,10 +1,11 @@
-"""Loads the kernels into TensorFlow. This module imports nothing of Horovod's but the library that they need."""
+"""Loads the kernels into TensorFlow."""
 import ctypes
 import os
 
 import tensorflow as tf
 
 from horovod import _core  # noqa: F401  loads the library that the kernels are linked to
+from horovod.tensorflow import _streams
 
 _PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_kernels.so")
 
@@ -22,6 +23,7 @@ def _load():
     if text:
         raise ImportError(f"horovod.tensorflow: {text} (TensorFlow {tf.__version__}, {os.path.dirname(tf.__file__)}). "
                           "Supported is TensorFlow 2.13 and later")
+    _streams.register_for_gpus(library)
     count_failures = library.horovod_tensorflow_failures
     count_failures.restype = ctypes.c_uint64
     return operations, count_failures
