@@ -126,6 +126,58 @@ def test_fit_has_the_numbers_of_one_process_in_each_mode(hvd, rank, size, more):
         assert np.allclose(one, other, atol=2e-5)
 
 
+OPTIONS = {
+    "clipped by variables": lambda: keras.optimizers.SGD(0.05, clipnorm=0.4),
+    "clipped by values": lambda: keras.optimizers.SGD(0.05, clipvalue=0.2),
+    "accumulated": lambda: keras.optimizers.SGD(0.05, gradient_accumulation_steps=2),
+    "decayed": lambda: keras.optimizers.AdamW(keras.optimizers.schedules.CosineDecay(0.05, 4), weight_decay=0.01)}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_of_optimizers_have_the_numbers_of_one_process_in_fit(hvd, rank, size, option):
+    expected, found = (model_for(make(OPTIONS[option]())) for make in (lambda one: one, hvd.DistributedOptimizer))
+    by_fit(expected, 0, 1)
+    by_fit(found, rank, size)
+    for one, other in zip(found.get_weights(), expected.get_weights()):
+        assert np.allclose(one, other, atol=2e-5)
+
+
+def test_rows_of_embeddings_have_the_numbers_of_one_process(hvd, rank, size):
+    rows, targets = np.random.default_rng(6).integers(0, 5, (48, 3)), TARGETS
+    results = []
+    for make, place, count in ((lambda one: one, 0, 1), (hvd.DistributedOptimizer, rank, size)):
+        model = keras.Sequential([keras.layers.Input((3,), dtype="int32"), keras.layers.Embedding(5, 2),
+                                  keras.layers.Flatten(), keras.layers.Dense(1)])
+        seeded = np.random.default_rng(1)
+        model.set_weights([seeded.normal(size=each.shape) for each in model.get_weights()])
+        model.compile(optimizer=make(keras.optimizers.Adam(0.05)), loss="mse")
+        for step in range(4):
+            part = slice(step * 12 + place, (step + 1) * 12, count)
+            model.fit(rows[part], targets[part], batch_size=12, verbose=0, shuffle=False)
+        results.append(model.get_weights())
+    for one, other in zip(*results):
+        assert np.allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize("is_within", [False, True])
+def test_halves_with_loss_scaling_have_the_numbers_of_one_process(hvd, rank, size, is_within):
+    """The scale is small: parts of a batch overflow where a whole batch does not, and such a step is skipped."""
+    scaling, sgd = keras.optimizers.LossScaleOptimizer, keras.optimizers.SGD
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        expected = model_for(scaling(sgd(0.05), initial_scale=128.0))
+        found = model_for(hvd.DistributedOptimizer(scaling(sgd(0.05), initial_scale=128.0)) if is_within else
+                          scaling(hvd.DistributedOptimizer(sgd(0.05)), initial_scale=128.0))
+        by_fit(expected, 0, 1)
+        by_fit(found, rank, size)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    for one, other in zip(found.get_weights(), expected.get_weights()):
+        assert np.allclose(one, other, atol=5e-3)
+    everyone = hvd.allgather_object([each.tolist() for each in found.get_weights()])
+    assert all(each == everyone[0] for each in everyone)
+
+
 def test_groups_of_variables_and_halves(hvd, rank, size):
     model = model_for("sgd")
     first, second, *_ = weights = model.trainable_variables
@@ -229,6 +281,8 @@ def test_what_is_not_there_is_named(hvd):
     if BACKEND == "jax":
         with pytest.raises(NotImplementedError, match="gradient_accumulation_steps"):
             hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)
+    with pytest.raises(AttributeError, match="SyncBatchNormalization is there for TensorFlow"):
+        hvd.SyncBatchNormalization
     with pytest.raises(ValueError, match="op is"):
         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Adasum)
 

@@ -242,9 +242,10 @@ def _around_apply(original):
 
 
 def _around_stateless_apply(original):
-    """For JAX, where Keras looks for infinities here."""
+    """For JAX, where Keras looks for infinities here, and gives the gradients to the inner optimizer alone: apply() of
+    an optimizer of ours that is loss scaling itself is not called."""
     def stateless_apply(self, optimizer_variables, grads, trainable_variables):
-        distribution = _of_inner(self)
+        distribution = getattr(self, "_hvd", None) or _of_inner(self)
         if distribution is None:
             return original(self, optimizer_variables, grads, trainable_variables)
         reduced = distribution.reduce(grads, self._trainable_variables)

@@ -145,3 +145,11 @@ def barrier():
 
 
 from horovod.keras import elastic  # noqa: E402, F401  it needs what is defined above
+
+
+def __getattr__(name):
+    if name == "SyncBatchNormalization":
+        raise AttributeError("SyncBatchNormalization is there for TensorFlow: "
+                             "horovod.tensorflow.SyncBatchNormalization. For Keras on torch or JAX there is none: use "
+                             "GroupNormalization or LayerNormalization, whose statistics are those of a row alone")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
