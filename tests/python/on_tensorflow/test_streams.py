@@ -63,13 +63,3 @@ def test_the_command_builds_for_gpus_alone_and_says_what_it_lacks(tmp_path, monk
     with pytest.raises(SystemExit, match="file"):
         build.compile_to(str(tmp_path / "file" / "streams.so"))
     assert not os.path.exists(never)
-
-
-def test_what_was_built_is_found_by_its_version(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert built_streams.versions() == []
-    path = built_streams.path_for("2.99.0")
-    os.makedirs(os.path.dirname(path))
-    assert built_streams.versions() == []
-    open(path, "w").close()
-    assert built_streams.versions() == ["2.99.0"] and path.startswith(str(tmp_path))
