@@ -263,7 +263,8 @@ typedef struct hvd_completion {
   const char* message; /* explains a failure; valid during the call */
   hvd_runtime* runtime;
   hvd_handle handle; /* the handle of the start. hvd_result_* take it during the call, for this index, although it is
-                      * not done and even if it was released */
+                      * not done and even if it was released. In the call for its last operation they take it for all
+                      * indices, if it was not released */
   size_t index;      /* the operation's number among those of its start */
 } hvd_completion;
 

@@ -116,6 +116,36 @@ TEST_P(CompletionsOn, take_results_of_a_handle_that_was_released_at_once) {
   }
 }
 
+TEST_P(CompletionsOn, take_the_results_of_all_operations_where_the_last_one_ends) {
+  horovod::Runtime job;
+  constexpr int members = 3;
+  const float rows[3] = {1, 2, 3};
+  int left = members;
+  std::promise<float> sum;
+  OnEnd on_end = [&](const hvd_completion& it) {
+    if (--left > 0) return;
+    float all = 0;
+    for (std::size_t i = 0; i < members; ++i) {
+      void *data = nullptr, *owner = nullptr;
+      void (*free_data)(void*) = nullptr;
+      const hvd_status taken = hvd_result_take(it.runtime, it.handle, i, &data, &owner, &free_data, nullptr);
+      EXPECT_EQ(taken, HVD_OK) << hvd_last_error();
+      if (taken != HVD_OK) continue;
+      all += static_cast<const float*>(data)[2];
+      free_data(owner);
+    }
+    hvd_release(it.runtime, it.handle);
+    sum.set_value(all);
+  };
+  std::vector<hvd_start_arguments> uses;
+  for (int i = 0; i < members; ++i)
+    uses.push_back(
+        gather_of(prepare(job.get(), "member " + std::to_string(i), HVD_ALLGATHER), rows, on_end, GetParam()));
+  hvd_handle handle = 0;
+  horovod::check(hvd_start(job.get(), uses.data(), uses.size(), &handle));
+  EXPECT_EQ(sum.get_future().get(), 9);
+}
+
 TEST_P(CompletionsOn, start_the_next_use_of_the_same_name) {
   horovod::Runtime job;
   const float rows[3] = {1, 2, 3};
