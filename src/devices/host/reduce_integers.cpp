@@ -104,11 +104,13 @@ void add_integer_kernels(KernelTable& table) noexcept {
   add_kernels_of<std::int64_t>(DataType::i64, table);
   add_kernels_of<std::uint32_t>(DataType::u32, table);
   add_kernels_of<std::uint64_t>(DataType::u64, table);
-  // In a bool every byte except 0 is true. So the greater of two bytes is their "or", and the lesser is their "and".
-  table.at(DataType::boolean, ReduceOp::sum) = &reduce_unscaled<std::uint8_t, Maximum>;
-  table.at(DataType::boolean, ReduceOp::max) = &reduce_unscaled<std::uint8_t, Maximum>;
-  table.at(DataType::boolean, ReduceOp::min) = &reduce_unscaled<std::uint8_t, Minimum>;
-  table.at(DataType::boolean, ReduceOp::product) = &reduce_unscaled<std::uint8_t, Minimum>;
+  // In a bool every byte except 0 is true.
+  for (std::size_t i = 0; i < reduce_op_count; ++i) {
+    const auto op = static_cast<ReduceOp>(i);
+    const bool is_or = row_of(op)->on_boolean == ReduceOp::max;
+    table.at(DataType::boolean, op) =
+        is_or ? &reduce_unscaled<std::uint8_t, Maximum> : &reduce_unscaled<std::uint8_t, Minimum>;
+  }
 }
 
 }  // namespace hvd::devices::HWY_NAMESPACE

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/reduce_op.hpp"
 #include "native/mpi/plugin.hpp"
 
 namespace hvd::mpi {
@@ -68,12 +69,12 @@ MPI_Datatype moved_type_of(DataType dtype) {
 }
 
 MPI_Op operation_of(DataType dtype, ReduceOp op) {
-  bool is_boolean = dtype == DataType::boolean;
-  switch (op) {
-    case ReduceOp::sum: return is_boolean ? MPI_LOR : MPI_SUM;
+  const bool is_boolean = dtype == DataType::boolean;
+  switch (is_boolean ? row_of(op)->on_boolean : op) {
+    case ReduceOp::sum: return MPI_SUM;
     case ReduceOp::max: return is_boolean ? MPI_LOR : MPI_MAX;
     case ReduceOp::min: return is_boolean ? MPI_LAND : MPI_MIN;
-    case ReduceOp::product: return is_boolean ? MPI_LAND : MPI_PROD;
+    case ReduceOp::product: return MPI_PROD;
   }
   return MPI_OP_NULL;
 }
@@ -81,8 +82,7 @@ MPI_Op operation_of(DataType dtype, ReduceOp op) {
 // True if MPI reduces the type as our kernels do. For min and max of NaN, MPI may give any result; ours give NaN.
 bool reduces(DataType dtype, ReduceOp op) {
   bool is_floating = dtype == DataType::f32 || dtype == DataType::f64;
-  bool selects = op == ReduceOp::min || op == ReduceOp::max;
-  return type_of(dtype) != MPI_DATATYPE_NULL && !(is_floating && selects);
+  return type_of(dtype) != MPI_DATATYPE_NULL && !(is_floating && row_of(op)->selects);
 }
 
 bool is_finalized() {
