@@ -229,6 +229,23 @@ def test_a_restore_gives_back_model_optimizer_and_attributes_every_time(job):
         assert (state.epoch, optimizer.param_groups[0]["lr"], state.scheduler.last_epoch) == (1, 0.1, 0)
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_sync_that_fails_in_the_middle_leaves_the_last_commit(job, monkeypatch, live):
+    def fail():
+        raise HorovodInternalError("the root is lost")
+
+    model, optimizer = trained()
+    state = TorchState(model, optimizer, epoch=1, live=live)
+    before = values_of(model, optimizer)
+    monkeypatch.setattr(state._handlers["model"], "sync", lambda: torch.nn.init.zeros_(model.weight))
+    monkeypatch.setattr(state._handlers["optimizer"], "sync", fail)
+    with pytest.raises(HorovodInternalError):
+        state.sync()
+    assert not are_equal(values_of(model, optimizer), before)
+    state.restore()
+    assert are_equal(values_of(model, optimizer), before)
+
+
 class Holder:
     def __init__(self, **state):
         self.state = state
