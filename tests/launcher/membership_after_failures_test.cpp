@@ -125,6 +125,31 @@ TEST(MembershipAfterFailures, waits_for_all_ranks_of_the_old_world_and_names_the
             (Words{"rank 1 (host a, slot 1) to end its round", "rank 2 (host a, slot 2) to end its round"}));
 }
 
+TEST(MembershipAfterFailures, tells_the_user_again_and_again_for_which_ranks_the_job_waits) {
+  Membership::Settings settings = Rig::settings(3, 1);
+  settings.report_every = seconds(60);
+  Rig rig(settings);
+  rig.begin({{"a", 3}});
+  rig.pass(seconds(100));
+  EXPECT_EQ(rig.steps(), Words{});
+  EXPECT_EQ(rig.wait, std::nullopt) << "a world that trains is no wait";
+  rig.ask({1}, Cause::failed, 7);
+  rig.ask({2}, Cause::failed, 7);
+  rig.steps();
+  EXPECT_EQ(rig.wait, seconds(60));
+  EXPECT_EQ(rig.notes, Words{});
+  for (const char* waited : {"60", "120"}) {
+    rig.pass(seconds(60));
+    rig.steps();
+    EXPECT_EQ(rig.notes, Words{std::string("the job has waited for ") + waited +
+                               " s for rank 2 (host a, slot 2) to end its round; the limit is 600 s "
+                               "(--elastic-timeout)"});
+    rig.notes.clear();
+    rig.steps();
+    EXPECT_EQ(rig.notes, Words{});
+  }
+}
+
 TEST(MembershipAfterFailures, stops_a_rank_that_does_not_end_its_round_in_time) {
   Rig rig(Rig::settings(2, 1));
   rig.begin({{"a", 1}, {"b", 1}});
@@ -345,6 +370,9 @@ TEST(MembershipAfterFailures, ends_if_ranks_want_another_round_after_one_has_fin
   rig.finish({1});
   rig.ask({2}, Cause::failed, 7);
   EXPECT_EQ(rig.steps(), Words{"end: finished early"});
+  EXPECT_EQ(rig.ending->text,
+            "rank 0 (host a, slot 0) has ended without a failure, and other ranks still need the job: all ranks must "
+            "make the same number of steps");
 }
 
 TEST(MembershipAfterFailures, ends_after_the_limit_of_resets) {

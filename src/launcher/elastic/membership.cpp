@@ -14,7 +14,7 @@ constexpr unsigned bit_of(Membership::Change change) {
 }  // namespace
 
 Membership::Membership(Settings settings)
-    : settings_(std::move(settings)), pool_(settings_.cooldown), since_(settings_.now()) {}
+    : settings_(std::move(settings)), pool_(settings_.cooldown), since_(settings_.now()), reported_(since_) {}
 
 // ---- facts
 
@@ -95,7 +95,7 @@ void Membership::begin_gathering() {
   if (is_gathering_) return;
   is_gathering_ = true;
   is_reset_counted_ = false;
-  since_ = settings_.now();
+  since_ = reported_ = settings_.now();
 }
 
 // A rank of the world has failed.
@@ -135,6 +135,7 @@ void Membership::decide(Time now) {
   stop_workers_without_slot(now);
   start_workers(now);
   tell_first_rank(now);
+  report_wait(now);
 }
 
 void Membership::stop_late_workers(Time now) {
@@ -161,10 +162,10 @@ void Membership::gather(Time now) {
   if (!judge_failures(now)) return;
   if (count_ranks(Phase::finished) > 0)
     return end(Reason::finished_early,
-               failures_.empty()
-                   ? "some ranks have finished, and others, which have not, need them: all ranks must make "
-                     "the same number of steps"
-                   : text_about_failures() + ", after other ranks had finished");
+               failures_.empty() ? text_about_finished() +
+                                       " ended without a failure, and other ranks still need the job: all ranks "
+                                       "must make the same number of steps"
+                                 : text_about_failures() + ", after other ranks had finished");
   if (is_begun_anew()) step_.reset();
   if (!has_survivor())
     return end(Reason::all_failed,
@@ -392,6 +393,7 @@ Membership::Step Membership::wait(Time now) const {
     if (time > now && (!when || time < *when)) when = time;
   };
   if (is_gathering_) add(gathering_ends());
+  if (auto due = report_due()) add(*due);
   if (auto next = pool_.next_return(now)) add(*next);
   for (const auto& [worker, member] : workers_)
     if (member.phase == Phase::starting) add(member.since + settings_.timeout);

@@ -24,8 +24,8 @@
 //  7. The job ends when all ranks have finished; when one has finished and others have not; when no rank that has the
 //     state is left; after `reset_limit` resets; when the same first failure happens at the same step three times; when
 //     there are fewer than `least` and nothing can change that within `timeout`.
-//  8. Every wait has a limit, and names the workers that it waits for. A worker that does not ask in time is stopped
-//     and counts as failed.
+//  8. Every wait has a limit, and the user is told again and again for which workers or hosts the job waits. A worker
+//     that does not ask in time is stopped and counts as failed.
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -64,6 +64,7 @@ class Membership {
     int spares = 0;                              // --spares
     bool are_hosts_fixed = false;                // no discovery: hosts that are lost are not replaced by others
     std::chrono::milliseconds timeout{600'000};  // --elastic-timeout
+    std::chrono::milliseconds report_every{0};   // how often a wait is reported; 0: never
     std::optional<int> reset_limit;              // --reset-limit
     std::optional<CooldownRange> cooldown;       // --blacklist-cooldown-range
     std::function<Time()> now = Clock::now;
@@ -230,6 +231,7 @@ class Membership {
   void start_workers(Time now);
   void note_missing_spares(std::size_t slots);
   void tell_first_rank(Time now);
+  void report_wait(Time now);
   Step wait(Time now) const;
 
   void begin_gathering();
@@ -257,7 +259,9 @@ class Membership {
   std::optional<Time> first_newcomer_since(Time now) const;
   int needed() const { return epoch_ == 0 && !has_lost_early_ ? settings_.first : settings_.least; }
   Time gathering_ends() const { return since_ + settings_.timeout; }
+  std::optional<Time> report_due() const;
   std::string text_about_failures() const;
+  std::string text_about_finished() const;
   std::string text_about_world(std::size_t size) const;
 
   Settings settings_;
@@ -281,6 +285,7 @@ class Membership {
 
   bool is_gathering_ = true;          // no world trains
   Time since_;                        // when that began
+  Time reported_;                     // when the wait was reported last, or began
   std::vector<Failure> failures_;     // of the last world, in order
   bool has_failed_round_ = false;     // a rank of it has asked because its round failed
   std::optional<Epoch> interrupted_;  // the last world of which a rank has asked because it was told of other hosts

@@ -1,4 +1,5 @@
 // What the membership says about workers, waits, failures and worlds.
+#include <algorithm>
 #include <utility>
 
 #include "launcher/elastic/membership.hpp"
@@ -6,10 +7,18 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::size_t most_failures_named = 4;  // of several failures; the others are counted
+constexpr std::size_t most_named =
+    4;  // of several failures, or of several that the job waits for; the others are counted
 
 std::string place_text(const HostPool::Slot& slot) {
   return "(host " + slot.host + ", slot " + std::to_string(slot.index) + ")";
+}
+
+std::string first_of(const std::vector<std::string>& texts) {
+  std::string text;
+  for (std::size_t i = 0; i < texts.size() && i < most_named; ++i) text += (i > 0 ? ", " : "") + texts[i];
+  if (texts.size() > most_named) text += ", and " + std::to_string(texts.size() - most_named) + " more";
+  return text;
 }
 
 }  // namespace
@@ -43,12 +52,30 @@ std::vector<std::string> Membership::waits_for() const {
 
 std::string Membership::text_about_failures() const {
   if (failures_.empty()) return has_failed_round_ ? "a round has failed, and no process has ended" : "";
-  std::string text;
-  for (std::size_t i = 0; i < failures_.size() && i < most_failures_named; ++i)
-    text += (i > 0 ? ", " : "") + failures_[i].text;
-  if (failures_.size() > most_failures_named)
-    text += ", and " + std::to_string(failures_.size() - most_failures_named) + " more";
-  return text;
+  std::vector<std::string> texts;
+  for (const Failure& each : failures_) texts.push_back(each.text);
+  return first_of(texts);
+}
+
+std::string Membership::text_about_finished() const {
+  std::vector<std::string> texts;
+  for (Worker worker : world_)
+    if (workers_.at(worker).phase == Phase::finished) texts.push_back(describe(worker));
+  return first_of(texts) + (texts.size() == 1 ? " has" : " have");
+}
+
+std::optional<Membership::Time> Membership::report_due() const {
+  if (!is_gathering_ || end_ || settings_.report_every.count() <= 0) return std::nullopt;
+  return reported_ + settings_.report_every;
+}
+
+void Membership::report_wait(Time now) {
+  const auto due = report_due();
+  if (!due || now < *due) return;
+  reported_ = now;
+  auto seconds = [](auto time) { return std::to_string(std::chrono::round<std::chrono::seconds>(time).count()); };
+  note("the job has waited for " + seconds(now - since_) + " s for " + first_of(waits_for()) + "; the limit is " +
+       seconds(settings_.timeout) + " s (--elastic-timeout)");
 }
 
 std::string Membership::text_about_world(std::size_t size) const {

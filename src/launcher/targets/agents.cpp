@@ -65,12 +65,6 @@ std::vector<std::string> ssh_words(const JobRequest& request) {
   return words;
 }
 
-Environment with_flags(const JobRequest& request) {
-  Environment environment = request.environment;
-  for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
-  return environment;
-}
-
 Result<NetworkOptions> network_of(const JobRequest& request) {
   const Environment environment = with_flags(request);
   std::vector<std::string> warnings;  // warnings are ignored here, because the ranks print them

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/settings/config.hpp"
 #include "base/text/comma_list.hpp"
 #include "base/text/number.hpp"
 
@@ -71,6 +72,10 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
   if (!cooldown) return cooldown.error();
   settings.cooldown = *cooldown;
   settings.are_hosts_fixed = !flags.has("host_discovery_script");
+  std::vector<std::string> warnings;  // the ranks print them
+  auto config = Config::from(with_flags(request), warnings);
+  if (!config) return std::move(config.error());
+  if (!config->stall_check_disable) settings.report_every = milliseconds_of(config->stall_check_time_s);
   return settings;
 }
 

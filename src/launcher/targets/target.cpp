@@ -38,6 +38,12 @@ bool is_named_localhost(const HostSlots& host, const OwnNames& own) {
 
 }  // namespace
 
+Environment with_flags(const JobRequest& request) {
+  Environment environment = request.environment;
+  for (const auto& [name, value] : variables_of(request.flags)) environment.set(name, value);
+  return environment;
+}
+
 Result<ChosenTarget> choose_target(const JobRequest& request) {
   // First, because no other build of Horovod or other MPI would change it.
   if (is_elastic(request.flags) && request.flags.is_set("use_mpi")) return not_elastic(mpi_target, "--mpi");

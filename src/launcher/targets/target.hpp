@@ -26,6 +26,8 @@ struct JobRequest {
   std::chrono::milliseconds grace{5000};
   JobAround around = JobAround(environment);
 };
+// The environment that the ranks get: the flags stand for variables.
+Environment with_flags(const JobRequest& request);
 
 struct Target {
   const char* name;
