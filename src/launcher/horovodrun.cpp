@@ -171,7 +171,7 @@ Result<launcher::JobOptions> plan(const Flags& flags, const Environment& environ
   options->verbose = flags.is_set("verbose");
   options->printer.timestamps = flags.is_set("prefix_output_with_timestamp");
   options->printer.folder = flags.get("output_filename");
-  options->printer.size = request.ranks;
+  options->printer.size = options->elastic ? 0 : request.ranks;  // processes of an elastic job are admitted one by one
   return options;
 }
 

@@ -150,6 +150,11 @@ Printer::Printer(PrinterOptions options)
 Printer::~Printer() = default;
 
 Status Printer::open_files() {
+  std::error_code failed;
+  std::filesystem::create_directories(options_.folder, failed);
+  if (failed || ::access(options_.folder.c_str(), W_OK) != 0)
+    return Error(ErrorCode::system, "--output-filename: the folder " + options_.folder + " cannot be written: " +
+                                        (failed ? failed : std::error_code(errno, std::generic_category())).message());
   for (int rank = 0; rank < options_.size; ++rank) {
     auto files = make_files("rank." + padded(rank, options_.size), O_TRUNC);
     if (!files) return files.error();

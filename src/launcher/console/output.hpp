@@ -70,7 +70,7 @@ class Sink {
 struct PrinterOptions {
   bool timestamps = false;
   std::string folder;  // folder of the files rank.<rank>/stdout and stderr; empty: no files
-  int size = 1;
+  int size = 1;        // ranks; 0 in a job whose processes are admitted
 };
 
 class Printer {

@@ -40,8 +40,10 @@ def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
 
 
 def test_of_a_script_with_an_error_end_with_it(tmp_path):
-    found = run(tmp_path, "-np", "2", "--min-np", "1", "--verbose", ENDS="start all 2", TRY_COMM="1")
+    found = run(tmp_path, "-np", "2", "--min-np", "1", "--verbose", "--output-filename", "out", ENDS="start all 2",
+                TRY_COMM="1")
     assert found.returncode == 7, found.stdout
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["localhost.0", "localhost.1"]
     assert "no rank is left that has the state of the training" in found.stdout
     assert "FIRST FAILURE: rank " in found.stdout
     assert "\nhorovodrun: slot 1 of host localhost: " in found.stdout, "what its processors are"
