@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::size_t most_named =
+constexpr std::size_t most_texts =
     4;  // of several failures, or of several that the job waits for; the others are counted
 
 std::string place_text(const HostPool::Slot& slot) {
@@ -16,8 +16,8 @@ std::string place_text(const HostPool::Slot& slot) {
 
 std::string first_of(const std::vector<std::string>& texts) {
   std::string text;
-  for (std::size_t i = 0; i < texts.size() && i < most_named; ++i) text += (i > 0 ? ", " : "") + texts[i];
-  if (texts.size() > most_named) text += ", and " + std::to_string(texts.size() - most_named) + " more";
+  for (std::size_t i = 0; i < texts.size() && i < most_texts; ++i) text += (i > 0 ? ", " : "") + texts[i];
+  if (texts.size() > most_texts) text += ", and " + std::to_string(texts.size() - most_texts) + " more";
   return text;
 }
 
