@@ -179,6 +179,27 @@ def test_another_change_counts_like_a_step(job, change):
     assert state._live.is_kept()
 
 
+def test_a_rank_that_goes_back_to_a_copy_tells_how_far_it_had_come(job):
+    """Or else horovodrun would take failures at different steps for the same one that happens again."""
+    told = []
+    for commits in (1, 4):
+        state = training()
+        for _ in range(commits):
+            state.commit()
+        forward(state)
+        advance(state)
+        state.restore()
+        told.append(state._progress())
+    assert told[0] < told[1]
+    kept = training()
+    kept.restore()
+    ahead = training()
+    ahead.commit()
+    advance(ahead)
+    ahead.restore()
+    assert kept._progress() > ahead._progress() > kept._saves
+
+
 def test_an_assigned_value_is_copied_by_the_next_commit(job):
     state = training()
     state.model = torch.nn.Linear(3, 1)

@@ -93,6 +93,10 @@ class State:
     def reset(self):
         """Subclasses adapt to the new ranks here. The callbacks run afterwards."""
 
+    def _progress(self):
+        """How far the training has come: horovodrun compares failures by it, and lets a rank that is ahead keep."""
+        return getattr(self, "_saves", 0)
+
     def is_keeper(self):
         """True if keep() can write a checkpoint of the last commit."""
         return False
@@ -175,7 +179,7 @@ def _rounds(func, reset, state, args, kwargs):
             state.save()  # the attributes as they are, like the rest of the state
             skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
         if _core.elastic_facts() is not None:
-            steps = 1 + getattr(state, "_saves", 0) if has_state else 0
+            steps = 1 + state._progress() if has_state else 0
             _ops.next_progress = (cause, steps, has_state and state.is_keeper())
         try:
             reset()

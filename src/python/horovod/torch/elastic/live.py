@@ -175,6 +175,7 @@ class LiveCommits:
         _see_steps()
         self.is_changed = True  # since the mark: a step, another value, or a part of another rank's state
         self.is_blind = False
+        self.progress = 0  # of the rank at its last failure, whatever commit it went back to
         self._state, self._handlers, self._per_copy = weakref.proxy(state), handlers, commits_per_copy
         self._copies = {}  # handlers that copy, by name
         self._attributes, self._saves = None, 0  # of the copy; None: not whole
@@ -216,6 +217,8 @@ class LiveCommits:
     def restore(self):
         """Goes back to the mark, or to the copy if a step was made since."""
         is_kept = self.is_kept()
+        # A rank that can give its last commit is ahead of one that has made another commit and cannot give that.
+        self.progress = self._state._saves + (3 if is_kept else 0)
         self.commit = Offer.of(self.commit, self._copied, is_kept).number
         if is_kept:
             for each in self._handlers.values():

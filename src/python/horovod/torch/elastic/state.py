@@ -113,6 +113,10 @@ class TorchState(ObjectState):
         if self._live is not None:
             self._live.end_sync(commit)
 
+    def _progress(self):
+        is_back = self._live is not None and self._is_restored
+        return self._live.progress if is_back else super()._progress()
+
     def is_keeper(self):
         """Whether the state was given a Checkpointer that can write the last commit without the other ranks."""
         keepers = [each for each in self._handlers.values() if hasattr(each, "keep")]
