@@ -6,6 +6,7 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/stages.hpp"
 #include "base/tensor_view.hpp"
 
 namespace hvd {
@@ -15,14 +16,6 @@ enum class Progress : std::uint8_t {
   done,
   issued,  // all remaining work happens on a device: event() says when it ends. The task may be restarted at once
   failed,  // failure() gives the reason; the task has ended
-};
-
-// What an issued task does on its device, one after another: it waits for the tensors, packs, sends and receives, and
-// unpacks. `end` is the event after that.
-struct StageOnDevice {
-  enum class What : std::uint8_t { waits, packs, travels, unpacks };
-  What what;
-  Event end;
 };
 
 // One thread owns and steps a task. The task borrows the segments' memory from restart() until step() returns done or
@@ -52,10 +45,10 @@ class Task {
   // After step() returned issued: the end of all work. While the task is pending: the event on a device that it waits
   // for.
   virtual Event event() const { return {}; }
-  // From the next restart() on the task notes the stages of its work on the device, or no longer notes them. Each costs
-  // an event. Most tasks never note any.
+  // From the next restart() on the task notes the stages of its work on the device, or no longer notes them. A stage
+  // may cost an event. Most tasks never note any.
   virtual void note_stages(bool /*wanted*/) {}
-  // After step() returned issued, until the next restart(): the stages, in their order on the device.
+  // After step(), until the next restart(): what was noted since restart(). Those of a part are in their order.
   virtual std::span<const StageOnDevice> stages() const { return {}; }
   // True if nothing is left that has to be launched on links of a device in one order on all ranks (runtime/lanes/
   // turnstile). Asked after step(). Tasks that launch at once, or over host links alone, need not say anything.

@@ -23,6 +23,8 @@ class Selector;
 struct Team {
   Group group;
   transport::Link* link = nullptr;  // null for a team of one rank, or if only node and rail are connected
+  // The name of the transport over which the team goes, for the timeline: of its link, or else of that of its rail.
+  std::string_view transport = {};
   // Of a team for host memory whose tensors are on devices: there may be no link yet, but it is made when an algorithm
   // needs it (Algorithm::needs_links_of_host).
   bool can_be_linked = false;

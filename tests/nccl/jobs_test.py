@@ -18,12 +18,14 @@ RIGHT = "ok allreduce_after_another_start"
 
 
 class Jobs(unittest.TestCase):
-    def run_job(self, *command, ranks=2, of_rank_1="", **variables):
+    def run_job(self, *command, ranks=2, of_rank_1="", nodes_of_2=False, **variables):
         """Runs a job that may be staged. `of_rank_1` is an assignment that rank 1 alone gets."""
         environment = {**os.environ, "HOROVOD_CUDA_DRIVER": DRIVER, "HOROVOD_NCCL_LIBRARY": NCCL,
                        "HVD_DOUBLE_DELAY": "3", "HOROVOD_NCCL": "", "HOROVOD_STALL_CHECK_TIME_SECONDS": "0",
                        **{name: str(value) for name, value in variables.items()}}
         command = command or (RANKS, "one")
+        if nodes_of_2:
+            command = ("sh", "-c", 'HOROVOD_FAKE_NODE=$((HOROVOD_RANK / 2)) exec "$0" "$@"', *command)
         if of_rank_1:
             command = ("sh", "-c", f'[ "$HOROVOD_RANK" != 1 ] || export {of_rank_1}; exec "$0" "$@"', *command)
         done = subprocess.run([HOROVODRUN, "-np", str(ranks), *command], env=environment, stdin=subprocess.DEVNULL,
@@ -131,9 +133,19 @@ class Jobs(unittest.TestCase):
     def test_the_timeline_has_the_names_that_users_know(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "timeline.json")
-            self.goes_on(HOROVOD_TIMELINE=file)
-            names = {event.get("name") for event in json.loads(file.read_text(encoding="utf-8"))}
-        self.assertLessEqual({"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "QUEUE", "NCCL_ALLREDUCE"}, names)
+
+            def names_of_job(**job):
+                self.goes_on(HOROVOD_TIMELINE=file, **job)
+                return {event.get("name") for event in json.loads(file.read_text(encoding="utf-8"))}
+
+            names = names_of_job()
+            self.assertLessEqual({"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "QUEUE", "NCCL_ALLREDUCE"}, names)
+            self.assertFalse({"MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER"} & names)
+            through_the_host = {"WAIT_FOR_DATA", "MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER"}
+            self.assertLessEqual(through_the_host | {"SHM_ALLREDUCE"}, names_of_job(HOROVOD_NCCL=0))
+            names = names_of_job(ranks=4, nodes_of_2=True, HOROVOD_HIERARCHICAL_ALLREDUCE=1)
+            self.assertLessEqual(through_the_host | {"MEMCPY_IN_FUSION_BUFFER", "NCCL_REDUCESCATTER", "TCP_ALLREDUCE",
+                                                     "NCCL_ALLGATHER", "MEMCPY_OUT_FUSION_BUFFER"}, names)
 
 
 class Preflight(unittest.TestCase):

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "device_rig.hpp"
+#include "runtime/observers/trace_events.hpp"
 
 namespace hvd::runtime {
 namespace {
@@ -365,6 +368,75 @@ TEST(DeviceBatch, that_is_staged_copies_chunks_out_while_others_travel) {
     EXPECT_EQ(back, 8);
     EXPECT_EQ(rig.read(data.data(), count), sum_of(2, count));
   });
+}
+
+// The names of the stages of each part, as the timeline has them.
+class Stages final : public Observer {
+ public:
+  std::map<int, std::vector<std::string>> parts;
+  bool has_begun = false;
+  std::atomic<bool> has_ended{false};
+  bool wants_stages() const override { return true; }
+  void stages_began(Sequence, std::string_view device, std::string_view name, Clock::time_point at) override {
+    EXPECT_EQ(device, "cuda device 0");
+    EXPECT_EQ(name, "a");
+    EXPECT_FALSE(has_begun);
+    has_begun = true;
+    began_at_ = at;
+  }
+  void stage_ended(Sequence, const StageOnDevice& stage, Clock::time_point begin, Clock::time_point end) override {
+    EXPECT_TRUE(has_begun && !has_ended);
+    EXPECT_LE(began_at_, begin);
+    EXPECT_LE(last_[stage.part], begin) << activity_of(stage);
+    EXPECT_LE(begin, end) << activity_of(stage);
+    last_[stage.part] = end;
+    parts[stage.part].push_back(activity_of(stage));
+  }
+  void ended(Sequence) override { has_ended = true; }
+
+ private:
+  Clock::time_point began_at_{};
+  std::map<int, Clock::time_point> last_;
+};
+
+TEST(DeviceBatch, tells_the_timeline_what_it_does_on_the_device_on_the_host_and_between_nodes) {
+  using Names = std::vector<std::string>;
+  struct Row {
+    std::string name;
+    std::vector<int> shape;
+    bool has_links_in_nodes;
+    Names stages;
+  };
+  const Names staged_over_shm{"MEMCPY_IN_HOST_BUFFER", "SHM_ALLREDUCE", "MEMCPY_OUT_HOST_BUFFER"};
+  const Names hierarchical{"MEMCPY_IN_FUSION_BUFFER", "DIRECT_REDUCESCATTER",   "MEMCPY_IN_HOST_BUFFER",
+                           "INPROC_ALLREDUCE",        "MEMCPY_OUT_HOST_BUFFER", "DIRECT_ALLGATHER",
+                           "MEMCPY_OUT_FUSION_BUFFER"};
+  for (const Row& row : {Row{"staged", {2}, false, staged_over_shm}, Row{"hierarchical", {2, 2}, true, hierarchical}}) {
+    SCOPED_TRACE(row.name);
+    Ensemble ensemble(made_up_world(row.shape));
+    ensemble.config.network_interfaces = "lo";
+    ensemble.config.hierarchical_allreduce = "1";
+    const auto program = [&](DeviceRig& rig, int rank) {
+      constexpr std::int64_t count = 600'000;  // the chunks of the hierarchy have at most 2 MiB
+      devices::Memory data = rig.upload(part_of(rank, count));
+      Stages stages;
+      rig.runtime->observers().add(stages);
+      EXPECT_EQ(rig.run({"a", Verb::allreduce, {count}, data.data(), data.data()}), "");
+      devices::finish(*rig.device, rig.stream);
+      while (!stages.has_ended) std::this_thread::yield();
+      rig.runtime->observers().remove(stages);
+      ASSERT_GE(stages.parts.size(), 2u);
+      for (auto& [part, names] : stages.parts) {
+        Names expected = row.stages;
+        if (part == 0) expected.insert(expected.begin(), "WAIT_FOR_DATA");
+        EXPECT_EQ(names, expected) << "part " << part;
+      }
+      EXPECT_EQ(rig.run({"b", Verb::allreduce, {count}, data.data(), data.data()}), "") << "with nobody who looks";
+    };
+    with_devices(ensemble, false, program, row.shape.size() > 1, false, [&](Runtime::Parts& parts) {
+      if (row.has_links_in_nodes) parts.transports = {hvd::testing::direct_in_nodes};
+    });
+  }
 }
 
 TEST(DeviceBatch, that_fails_to_be_copied_fails_everybody_with_the_rank_and_the_reason) {

@@ -66,6 +66,10 @@ class ATimeline : public testing::InOwnFolder {
     return life;
   }
 
+  static void end_stage(Timeline& timeline, const StageOnDevice& stage, Clock::time_point now) {
+    timeline.stage_ended(Sequence{7}, stage, now, now);
+  }
+
   std::string path_ = folder_ + "/timeline";
   OperationTable operations_;
   std::uint64_t next_batch_ = 0;
@@ -118,9 +122,10 @@ TEST_F(ATimeline, shows_the_stages_of_a_batch_on_a_device_by_the_names_that_user
     timeline->started(Sequence{7}, "nccl", "native");
     timeline->issued(Sequence{7}, "cuda device 1", "allreduce.a");
     timeline->finished(a, Sequence{7});
-    for (What what : {What::waits, What::packs, What::travels, What::unpacks}) timeline->stage_ended(Sequence{7}, what);
+    for (What what : {What::waits, What::packs, What::travels, What::unpacks})
+      end_stage(*timeline, {.what = what, .transport = "nccl"}, Clock::now());
     timeline->ended(Sequence{7});
-    timeline->stage_ended(Sequence{7}, What::unpacks);  // too late
+    end_stage(*timeline, {.what = What::unpacks}, Clock::now());  // too late
   }
   const Json all = trace();
   EXPECT_EQ(life_of(all, "allreduce.a"),
@@ -131,6 +136,47 @@ TEST_F(ATimeline, shows_the_stages_of_a_batch_on_a_device_by_the_names_that_user
       (std::vector<std::string>{"b allreduce.a", "b WAIT_FOR_DATA", "e WAIT_FOR_DATA", "b MEMCPY_IN_FUSION_BUFFER",
                                 "e MEMCPY_IN_FUSION_BUFFER", "b NCCL_ALLREDUCE", "e NCCL_ALLREDUCE",
                                 "b MEMCPY_OUT_FUSION_BUFFER", "e MEMCPY_OUT_FUSION_BUFFER", "e allreduce.a"}));
+}
+
+TEST_F(ATimeline, shows_the_parts_of_a_batch_that_goes_through_the_host_beside_each_other) {
+  using What = StageOnDevice::What;
+  constexpr std::uint8_t first = 0, second = 1;
+  {
+    auto timeline = open();
+    const auto start = Clock::now();
+    const auto stage = [&](const StageOnDevice& what, int begin, int end) {
+      timeline->stage_ended(Sequence{7}, what, start + std::chrono::milliseconds(begin),
+                            start + std::chrono::milliseconds(end));
+    };
+    timeline->stages_began(Sequence{7}, "cuda device 1", "a", start);
+    stage({.what = What::packs, .part = first}, 0, 1);
+    stage({.what = What::travels, .part = first, .verb = Verb::reduce_scatter, .transport = "nccl"}, 1, 2);
+    stage({.what = What::packs, .part = second}, 1, 3);
+    stage({.what = What::to_host, .part = first}, 2, 4);
+    stage({.what = What::travels, .part = first, .verb = Verb::adasum, .transport = "mpi"}, 4, 6);
+    stage({.what = What::travels, .part = second, .verb = Verb::broadcast, .transport = "tcp"}, 3, 7);
+    timeline->issued(Sequence{7}, "cuda device 1", "a");  // the same batch
+    stage({.what = What::from_host, .part = first}, 6, 8);
+    timeline->ended(Sequence{7});
+  }
+  const Json all = trace();
+  std::map<std::string, std::vector<std::string>> lives;  // by the number of the span
+  std::map<std::string, double> last;
+  for (const Json& event : all.items) {
+    if (!event.has("id2")) continue;
+    const std::string& number = event["id2"]["local"].text;
+    lives[number].push_back(event["ph"].text + " " + event["name"].text);
+    EXPECT_GE(event["ts"].number, last[number]);
+    last[number] = event["ts"].number;
+  }
+  using Life = std::vector<std::string>;
+  EXPECT_EQ(lives["7"], (Life{"b a", "b MEMCPY_IN_FUSION_BUFFER", "e MEMCPY_IN_FUSION_BUFFER", "b NCCL_REDUCESCATTER",
+                              "e NCCL_REDUCESCATTER", "b MEMCPY_IN_HOST_BUFFER", "e MEMCPY_IN_HOST_BUFFER",
+                              "b MPI_ADASUM_ALLREDUCE", "e MPI_ADASUM_ALLREDUCE", "b MEMCPY_OUT_HOST_BUFFER",
+                              "e MEMCPY_OUT_HOST_BUFFER", "e a"}));
+  EXPECT_EQ(lives["7.1"], (Life{"b a, part 2", "b MEMCPY_IN_FUSION_BUFFER", "e MEMCPY_IN_FUSION_BUFFER", "b TCP_BCAST",
+                                "e TCP_BCAST", "e a, part 2"}));
+  EXPECT_EQ(lives.size(), 2u);
 }
 
 TEST_F(ATimeline, gives_the_numbers_from_1_on_to_tensors_alone) {

@@ -50,6 +50,7 @@ class StagedTask final : public Task {
         is_root_(collective.root == me_),
         rank_(team.group.rank_at(me_)),
         in_stream_(collective.stream),
+        team_(*team.host),
         device_(*team.device),
         cut_(collective, team.group, static_cast<std::int64_t>(chunk_bytes / element_bytes_)),
         stage_(on_host(collective), team.host),
@@ -82,7 +83,10 @@ class StagedTask final : public Task {
     auto ready = device_.record(in_stream_);
     if (ready) ready_ = *ready;
     else refuse(ready.error());
+    stages_.clear();
+    began_at_ = stages_.now();
     if (verb_ == Verb::alltoall) count_chunks();
+    else note_wait();
   }
 
   Progress step() override {
@@ -99,6 +103,7 @@ class StagedTask final : public Task {
       if (progress == Progress::failed) failure_ = traveller_->failure();
       if (progress != Progress::done) return progress;
       traveller_ = nullptr;
+      stages_.add_travel(team_.transport, verb_, travelled_, set_off_at_);
       copy_back();
       ++travelled_;
       if (failure_) return Progress::failed;
@@ -111,12 +116,15 @@ class StagedTask final : public Task {
     return travelled_ == chunks_ ? end_ : awaited_;
   }
   const Error& failure() const override { return *failure_; }
+  void note_stages(bool wanted) override { stages_.want(wanted); }
+  std::span<const StageOnDevice> stages() const override { return stages_.list(); }
   Seat waiting_for() const override {
     const Task* task = counter_ != nullptr ? counter_ : traveller_;
     return task == nullptr ? Seat{-1} : task->waiting_for();
   }
 
  private:
+  using What = StageOnDevice::What;
   struct Buffer {
     devices::Memory memory;
     std::size_t bytes = 0;
@@ -146,6 +154,10 @@ class StagedTask final : public Task {
     return there && *there;
   }
 
+  void note_wait() {
+    if (chunks_ > 0) stages_.add(What::waits, 0, began_at_, ready_);
+  }
+
   // ---- how many chunks an alltoall has ----------------------------------------------------------------------------
 
   void count_chunks() {
@@ -160,6 +172,7 @@ class StagedTask final : public Task {
     if (progress != Progress::done) return progress;
     counter_ = nullptr;
     chunks_ = most_chunks_;
+    note_wait();
     return progress;
   }
 
@@ -183,7 +196,9 @@ class StagedTask final : public Task {
           moves_.push_back({data, to, count});
           to += static_cast<std::size_t>(count) * element_bytes_;
         });
+      const auto since = stages_.now();
       slot.copied = moves_.empty() ? Event{} : move(out_);
+      stages_.add(What::to_host, copied_, since, slot.copied);
     }
   }
 
@@ -231,6 +246,7 @@ class StagedTask final : public Task {
     if (verb_ == Verb::broadcast && is_root_) host_out_.clear();
     traveller_ = slot.chunk.counts.empty() ? &stage_.any_size() : &stage_.with_counts(slot.chunk.counts);
     if (verb_ == Verb::alltoall) traveller_->resize(slot.chunk.sent, slot.chunk.received);
+    set_off_at_ = stages_.now();
     traveller_->restart(host_in_, host_out_, next_sequence());
   }
   void list(const std::vector<Range>& ranges, std::byte* data, std::vector<Segment>& to) {
@@ -255,7 +271,9 @@ class StagedTask final : public Task {
       });
     }
     // The event is also needed without moves: a caller's stream that waits for it knows that the tensors were read.
+    const auto since = stages_.now();
     end_ = slot.returned = move(back_);
+    if (!moves_.empty()) stages_.add(What::from_host, travelled_, since, end_);
   }
 
   const Verb verb_;
@@ -265,6 +283,7 @@ class StagedTask final : public Task {
   const bool is_root_;
   const Rank rank_;
   const Stream in_stream_;
+  const Team& team_;  // over links of the host
   Device& device_;
   std::shared_ptr<void> out_, back_;  // the streams for copies to the host and back
   Cut cut_;
@@ -281,6 +300,8 @@ class StagedTask final : public Task {
   bool is_ready_ = false;             // the caller's stream has reached the batch
   bool is_in_place_ = false;          // true on a root whose output already has the data
   Event ready_, awaited_, end_;
+  NotedStages stages_;
+  Clock::time_point began_at_{}, set_off_at_{};
   std::optional<Error> failure_;
 };
 

@@ -119,7 +119,7 @@ def events_of(file, points, start):
                 yield {**event, "name": event["name"].replace("process", "thread"), "pid": file.rank, "tid": row}
             continue
         time = round(mine + event["ts"] + at(points, mine + event["ts"]) - start)
-        if event["ph"] != "i":
+        if event["ph"] in ("B", "E", "X"):  # those of a device overlap, and are in the order of their ends
             time = latest[row] = max(time, latest.get(row, time))
         moved = {**event, "ts": time, "pid": file.rank, "tid": row}
         # this instant event belongs to this rank only, not to all

@@ -19,6 +19,7 @@
 #include "base/result.hpp"
 #include "base/task.hpp"
 #include "devices/device.hpp"
+#include "runtime/lanes/stages_of_batch.hpp"
 #include "runtime/operations/operation.hpp"
 
 namespace hvd::runtime {
@@ -47,8 +48,8 @@ struct QueuedBatch {
   std::string name{};           // of its first operation; the operations themselves may be gone
   std::size_t size = 0;         // how many operations it had
   std::vector<Event> inputs{};  // where its tensors became ready, on the streams of the program
-  std::vector<StageOnDevice> stages{};
-  std::size_t ended_stages = 0;
+  // If observers want to know of them, also while the batch runs:
+  StagesOfBatch stages{};
 };
 
 class BatchOfTensors {

@@ -99,10 +99,11 @@ bool Lane::step() {
     // At once: if this rank ends next, what the restart has queued on a device needs its event.
     progress = task_->step();
   }
+  const bool has_got_on = follows_stages_ && follow_stages();
   const bool has_passed =
       stage_ == Stage::data && progress != Progress::failed && task_->has_launched() && pass_turnstile();
   switch (progress) {
-    case Progress::pending: return began || has_passed || (!is_of_host() && is_there(task_->event()));
+    case Progress::pending: return began || has_passed || has_got_on || (!is_of_host() && is_there(task_->event()));
     case Progress::failed:
       // The batch's operations are settled later, when this rank ends, with the cause as their error. They are not
       // settled before the other ranks were told of the failure, because the program may leave as soon as it sees the
@@ -207,7 +208,9 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   }
   task_->rescale(move.collective.prescale, move.collective.postscale);
   task_->resize(move.sent, move.received);
-  task_->note_stages(stage_ == Stage::data && std::ranges::any_of(observers_, &Observer::wants_stages));
+  follows_stages_ = !is_of_host() && stage_ == Stage::data && std::ranges::any_of(observers_, &Observer::wants_stages);
+  task_->note_stages(follows_stages_);
+  queued_.front().stages.clear();
   task_->restart(move.in, move.out, Sequence{task_sequence_});
   task_sequence_ += is_of_host() ? 1 : places_for_chunks;
 }
@@ -272,9 +275,6 @@ void Lane::issue() {
   issued_.splice(issued_.end(), queued_, queued_.begin());
   QueuedBatch& batch = issued_.back();
   batch.end = task_->event();
-  const std::span<const StageOnDevice> stages = task_->stages();
-  batch.stages.assign(stages.begin(), stages.end());
-  batch.ended_stages = 0;
   batch.issued_at = Clock::now();
   batch.name.assign(batch.operations.front()->entry->name);
   batch.size = batch.operations.size();
@@ -286,21 +286,32 @@ void Lane::issue() {
   });
 }
 
-// Tells the observers of the stages that have ended on the device. Returns true if one has.
+// Takes the stages that the task of the running batch has noted. Returns true if one has ended.
+bool Lane::follow_stages() {
+  QueuedBatch& batch = queued_.front();
+  const bool is_known = batch.stages.has_begun();
+  batch.stages.take(task_->stages());
+  if (!batch.stages.has_begun()) return false;
+  if (!is_known)
+    for (Observer* observer : observers_)
+      observer->stages_began(batch.sequence, name_of_device_, batch.operations.front()->entry->name,
+                             batch.stages.began_at());
+  return report_ended_stages(batch);
+}
+
+// Tells the observers of the stages that have ended. Returns true if one has.
 bool Lane::report_ended_stages(QueuedBatch& batch) {
-  const std::size_t before = batch.ended_stages;
-  for (; batch.ended_stages < batch.stages.size(); ++batch.ended_stages) {
-    const auto& [what, end] = batch.stages[batch.ended_stages];
-    if (auto there = device_.query(end, nullptr); !there || !*there) break;
-    for (Observer* observer : observers_) observer->stage_ended(batch.sequence, what);
-  }
-  return batch.ended_stages > before;
+  const auto ended = batch.stages.look(device_);
+  for (const auto& [stage, begin, end] : ended)
+    for (Observer* observer : observers_) observer->stage_ended(batch.sequence, stage, begin, end);
+  return !ended.empty();
 }
 
 // Ends the oldest issued batch if its event has come. Returns true if it, or a stage of it, has ended.
 bool Lane::end_issued() {
-  const bool has_got_on = report_ended_stages(issued_.front());
   auto there = device_.query(issued_.front().end, nullptr);
+  // After the end, so that no stage is missing when the batch is over.
+  const bool has_got_on = report_ended_stages(issued_.front());
   if (!there) return fail(there.error()), true;
   if (!*there) return has_got_on;
   last_end_ = Clock::now();
@@ -332,14 +343,14 @@ void Lane::add_unended(std::vector<EndOnDevice>& ends) const {
 
 void Lane::arm(bool for_all) noexcept {
   teams_->arm();
+  if (started_ && follows_stages_) queued_.front().stages.arm(device_, teams_->wake());
   if (issued_.empty()) return;
   const bool is_awaited = for_all || report_end_ || !observers_.empty() || (!queued_.empty() && is_full()) ||
                           std::ranges::any_of(issued_, [](const QueuedBatch& it) { return !it.operations.empty(); });
   if (!is_awaited) return;
   const QueuedBatch& oldest = issued_.front();
   (void)device_.query(oldest.end, teams_->wake());  // step() finds out what it says
-  if (oldest.ended_stages < oldest.stages.size())
-    (void)device_.query(oldest.stages[oldest.ended_stages].end, teams_->wake());
+  oldest.stages.arm(device_, teams_->wake());
 }
 
 // Handles a failure of the device. The other ranks of the batch learn of it from this rank.

@@ -102,6 +102,7 @@ class Lane {
   void wait_for_inputs(QueuedBatch& batch);
   void issue();
   bool end_issued();
+  bool follow_stages();
   bool report_ended_stages(QueuedBatch& batch);
   bool is_full() const { return issued_.size() >= most_issued; }
   bool may_begin() const {
@@ -132,6 +133,7 @@ class Lane {
   int links_ = 0;                                // that were counted
   std::optional<Clock::time_point> connect_due_;
   bool started_ = false;
+  bool follows_stages_ = false;   // of the running batch
   bool holds_turnstile_ = false;  // the running batch has not launched all its work
   const QueuedBatch* cut_off_ = nullptr;
   Event rest_{};

@@ -134,6 +134,7 @@ Progress Teams::connect() {
   if (Progress progress = connect_up_to(connections_.size()); progress != Progress::done) return progress;
   exchange_.end();
   has_links_of_host_ = true;
+  if (host_.link == nullptr) host_.transport = transport_between_;
   return Progress::done;
 }
 
@@ -152,6 +153,7 @@ Progress Teams::connect_up_to(std::size_t end) {
       auto connecting = able->connect(connection.team->group, connection.name, exchange_);
       if (!connecting) return fail(connecting.error());
       connection.connecting = std::move(*connecting);
+      connection.team->transport = able->name();
       log::debug("the link '" + connection.name + "' of " + std::to_string(connection.team->size()) +
                  " ranks is made over " + able->name());
     }
@@ -163,6 +165,7 @@ Progress Teams::connect_up_to(std::size_t end) {
     if (connection.link == nullptr) {
       if (!can_do_without(connection)) panic("a transport has made no link for " + connection.name);
       if (all_.link == nullptr) transport_of_devices_ = {};
+      connection.team->transport = {};
     }
     connection.team->link = connection.link.get();
   }

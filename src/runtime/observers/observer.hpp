@@ -3,9 +3,10 @@
 // removed while the runtime runs (observers/registry.hpp).
 #include <string_view>
 
+#include "base/deadline.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "base/task.hpp"
+#include "base/stages.hpp"
 #include "runtime/operations/operation.hpp"
 
 namespace hvd::runtime {
@@ -35,10 +36,14 @@ class Observer {
   // ended() does not come if the batch was aborted.
   virtual void issued(Sequence /*batch*/, std::string_view /*device*/, std::string_view /*name*/) {}
   virtual void ended(Sequence /*batch*/) {}
-  // True for observers that want stage_ended(). Stages cost an event of the device each, so they are noted on demand.
+  // True for observers that want the next two. Stages may cost events of the device, so they are noted on demand.
   virtual bool wants_stages() const { return false; }
-  // The batch that was issued has ended this stage on the device, between issued() and ended().
-  virtual void stage_ended(Sequence /*batch*/, StageOnDevice::What /*what*/) {}
+  // The batch goes through the device in stages, before issued() and after it; `name` is that of its first operation.
+  virtual void stages_began(Sequence /*batch*/, std::string_view /*device*/, std::string_view /*name*/,
+                            Clock::time_point /*at*/) {}
+  // The batch has had this stage, between stages_began() and ended().
+  virtual void stage_ended(Sequence /*batch*/, const StageOnDevice& /*stage*/, Clock::time_point /*begin*/,
+                           Clock::time_point /*end*/) {}
   // Called for every operation of the batch, one after the other.
   virtual void finished(const Operation& /*operation*/, Sequence /*batch*/) {}
   // May come at any time after submitted().

@@ -191,26 +191,37 @@ int Timeline::find_way(std::string_view transport, std::string_view algorithm) {
 }
 
 void Timeline::issued(Sequence batch, std::string_view device, std::string_view name) {
+  if (std::ranges::find(issued_, batch.value) == issued_.end()) stages_began(batch, device, name, Clock::now());
+}
+
+void Timeline::stages_began(Sequence batch, std::string_view device, std::string_view name, Clock::time_point at) {
   name = cut_text(name, longest_message);
   const std::size_t text_bytes = device.size() + 1 + name.size();
   if (!queue_.has_room(reserved() + 1 + TraceQueue::records_for(text_bytes))) return;
   text_.assign(device).append(1, '\0').append(name);
   TraceRecord record;
   record.kind = TraceRecord::Kind::issued;
-  record.time_ns = now();
+  record.time_ns = since_start(at);
   record.value = batch.value;
   queue_.put(record, text_);
   issued_.push_back(batch.value);
 }
 
-void Timeline::stage_ended(Sequence batch, StageOnDevice::What what) {
-  if (std::ranges::find(issued_, batch.value) == issued_.end() || !queue_.has_room(reserved() + 1)) return;
+void Timeline::stage_ended(Sequence batch, const StageOnDevice& stage, Clock::time_point begin, Clock::time_point end) {
+  if (std::ranges::find(issued_, batch.value) == issued_.end()) return;
+  const std::string name = activity_of(stage);
+  const std::int64_t begin_ns = since_start(begin);
+  const std::size_t records = TraceQueue::records_for(sizeof begin_ns) + TraceQueue::records_for(name.size() + 1);
+  if (!queue_.has_room(reserved() + records)) return;
+  const int way = find_way({}, name);
+  if (way < 0) return;
   TraceRecord record;
   record.kind = TraceRecord::Kind::stage_ended;
-  record.number = static_cast<std::uint8_t>(what);
-  record.time_ns = now();
+  record.number = static_cast<std::uint8_t>(way);
+  record.place = stage.part;
+  record.time_ns = since_start(end);
   record.value = batch.value;
-  queue_.put(record);
+  queue_.put(record, {reinterpret_cast<const char*>(&begin_ns), sizeof begin_ns});
 }
 
 void Timeline::ended(Sequence batch) {

@@ -50,7 +50,8 @@ class Timeline final : public Observer {
   void ended(Sequence batch) override;
   void connecting(Sequence batch, std::string_view transport) override;
   bool wants_stages() const override { return true; }
-  void stage_ended(Sequence batch, StageOnDevice::What what) override;
+  void stages_began(Sequence batch, std::string_view device, std::string_view name, Clock::time_point at) override;
+  void stage_ended(Sequence batch, const StageOnDevice& stage, Clock::time_point begin, Clock::time_point end) override;
   void finished(const Operation& operation, Sequence batch) override;
   void failed(const Operation& operation, const Error& error) override;
 

@@ -37,16 +37,16 @@ std::size_t character_bytes(std::string_view text) {
   return is_overlong || is_no_character ? 0 : count;
 }
 
-// Adds a name such as MPI_BCAST, which is how Horovod's users know BROADCAST.
-void add_activity(std::string& out, std::string_view transport, Verb verb) {
-  out += in_capitals(transport);
-  out += '_';
-  for (const char* letter = verb == Verb::broadcast ? "bcast" : name_of(verb); *letter != 0; ++letter)
-    out += static_cast<char>(*letter - 'a' + 'A');
-}
-
 void add_verb(std::string& out, Verb verb) {
   for (const char* letter = name_of(verb); *letter != 0; ++letter) out += static_cast<char>(*letter - 'a' + 'A');
+}
+
+// Adds a name such as MPI_BCAST, which is how Horovod's users know BROADCAST.
+void add_activity(std::string& out, std::string_view transport, Verb verb) {
+  if (!transport.empty()) out += in_capitals(transport) + '_';
+  if (verb == Verb::broadcast) out += "BCAST";
+  else if (verb == Verb::adasum) out += "ADASUM_ALLREDUCE";
+  else add_verb(out, verb);
 }
 
 }  // namespace
@@ -78,6 +78,19 @@ std::string escaped(std::string_view text) {
   return is_cut ? out + "..." : out;
 }
 
+std::string activity_of(const StageOnDevice& stage) {
+  std::string name;
+  switch (stage.what) {
+    case StageOnDevice::What::waits: return "WAIT_FOR_DATA";
+    case StageOnDevice::What::packs: return "MEMCPY_IN_FUSION_BUFFER";
+    case StageOnDevice::What::travels: return add_activity(name, stage.transport, stage.verb), name;
+    case StageOnDevice::What::to_host: return "MEMCPY_IN_HOST_BUFFER";
+    case StageOnDevice::What::from_host: return "MEMCPY_OUT_HOST_BUFFER";
+    case StageOnDevice::What::unpacks: return "MEMCPY_OUT_FUSION_BUFFER";
+  }
+  panic("a stage on a device has no name");
+}
+
 TraceEvents::TraceEvents(TraceFile& file, const TraceHeader& header, bool marks_batches)
     : file_(file), rank_(header.rank), marks_batches_(marks_batches) {
   metadata("process_name", 0, "\"start_time_since_epoch_in_micros\":" + std::to_string(header.start_since_epoch_us));
@@ -97,7 +110,7 @@ void TraceEvents::take(const TraceRecord& record, std::string_view text) {
     case TraceRecord::Kind::agreed: return agreed(record);
     case TraceRecord::Kind::started: return started(record);
     case TraceRecord::Kind::issued: return issued(record, text);
-    case TraceRecord::Kind::stage_ended: return stage_ended(record);
+    case TraceRecord::Kind::stage_ended: return stage_ended(record, text);
     case TraceRecord::Kind::ended: return ended(record.value, record.time_ns);
     case TraceRecord::Kind::finished: return over(record, nullptr);
     case TraceRecord::Kind::failed: {
@@ -232,60 +245,64 @@ void TraceEvents::started(const TraceRecord& record) {
     else if (name_.empty()) add_activity(name_, way.transport, static_cast<Verb>(place.operation.verb));
     begin(*place.row, name_, record.time_ns, arguments_);
   }
-  found->second.activity = name_;
 }
 
 void TraceEvents::issued(const TraceRecord& record, std::string_view text) {
   const std::size_t end = text.find('\0');
-  auto known = batches_.find(record.value);
-  Issued batch{std::string(text.substr(0, end)), escaped(text.substr(end + 1)),
-               known == batches_.end() ? "" : known->second.activity, record.time_ns};
+  Issued batch{std::string(text.substr(0, end)), escaped(text.substr(end + 1)), record.time_ns, {}};
   int& pid = devices_[batch.key];
   if (pid == 0) {
     pid = next_pid_of_device_++;
     metadata("process_name", pid, "\"name\":\"" + escaped(batch.key) + '"');
     metadata("process_sort_index", pid, "\"sort_index\":" + std::to_string(pid));
   }
-  on_device("b", pid, record.value, batch.name, record.time_ns);
+  on_device("b", pid, record.value, 0, batch.name, record.time_ns);
   issued_[record.value] = std::move(batch);
 }
 
-void TraceEvents::stage_ended(const TraceRecord& record) {
+// A part after the first one has a span of its own, since it overlaps the others.
+void TraceEvents::stage_ended(const TraceRecord& record, std::string_view text) {
   auto found = issued_.find(record.value);
   if (found == issued_.end()) return;
   Issued& batch = found->second;
-  const std::string name = name_of_stage(static_cast<StageOnDevice::What>(record.number), batch);
+  std::int64_t begin_ns = 0;
+  std::memcpy(&begin_ns, text.data(), sizeof begin_ns);
+  const std::size_t part = record.place;
+  if (part >= batch.ends_ns.size()) batch.ends_ns.resize(part + 1);
+  begin_ns = std::max({begin_ns, batch.since_ns, batch.ends_ns[part]});
   const int pid = devices_[batch.key];
-  on_device("b", pid, record.value, name, batch.since_ns);
-  on_device("e", pid, record.value, name, record.time_ns);
-  batch.since_ns = record.time_ns;
+  if (part > 0 && batch.ends_ns[part] == 0)
+    on_device("b", pid, record.value, part, name_of_part(batch, part), begin_ns);
+  batch.ends_ns[part] = std::max(begin_ns, record.time_ns);
+  const std::string& name = ways_[record.number].algorithm;
+  on_device("b", pid, record.value, part, name, begin_ns);
+  on_device("e", pid, record.value, part, name, batch.ends_ns[part]);
 }
 
-// Horovod's names, by which its users look for them.
-std::string TraceEvents::name_of_stage(StageOnDevice::What what, const Issued& batch) {
-  switch (what) {
-    case StageOnDevice::What::waits: return "WAIT_FOR_DATA";
-    case StageOnDevice::What::packs: return "MEMCPY_IN_FUSION_BUFFER";
-    case StageOnDevice::What::travels: return batch.activity.empty() ? batch.name : batch.activity;
-    case StageOnDevice::What::unpacks: return "MEMCPY_OUT_FUSION_BUFFER";
-  }
-  panic("a stage on a device has no name");
-}
-
-void TraceEvents::ended(std::uint64_t batch, std::int64_t time_ns) {
-  auto found = issued_.find(batch);
+void TraceEvents::ended(std::uint64_t number, std::int64_t time_ns) {
+  auto found = issued_.find(number);
   if (found == issued_.end()) return;
-  on_device("e", devices_[found->second.key], batch, found->second.name, time_ns);
+  const Issued& batch = found->second;
+  for (std::int64_t end_ns : batch.ends_ns) time_ns = std::max(time_ns, end_ns);
+  for (std::size_t part = 1; part < batch.ends_ns.size(); ++part)
+    if (batch.ends_ns[part] != 0)
+      on_device("e", devices_[batch.key], number, part, name_of_part(batch, part), batch.ends_ns[part]);
+  on_device("e", devices_[batch.key], number, 0, batch.name, time_ns);
   issued_.erase(found);
 }
 
+std::string TraceEvents::name_of_part(const Issued& batch, std::size_t part) {
+  return batch.name + ", part " + std::to_string(part + 1);
+}
+
 // Begins or ends a span that may overlap others of its row.
-void TraceEvents::on_device(const char* phase, int pid, std::uint64_t batch, std::string_view name,
+void TraceEvents::on_device(const char* phase, int pid, std::uint64_t batch, std::size_t part, std::string_view name,
                             std::int64_t time_ns) {
   event_ = std::string(R"({"ph":")") + phase + R"(","cat":"device","name":")";
   // Files of several ranks may be merged, so the number is one of this process.
   event_.append(name).append(R"(","id2":{"local":")");
   add_number(event_, static_cast<std::int64_t>(batch));
+  if (part > 0) event_ += '.' + std::to_string(part);
   event_ += "\"}";
   add_time(time_ns);
   event_ += ",\"pid\":" + std::to_string(pid);

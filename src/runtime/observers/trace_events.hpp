@@ -1,7 +1,7 @@
 #pragma once
 // Turns the engine's records into events of Chrome's trace format, in the form that Horovod's users know. A tensor is a
 // "process" whose spans NEGOTIATE_<OP> and <OP> follow each other. Inside <OP> there are QUEUE and <TRANSPORT>_<OP>. A
-// device is another, whose spans are batches from when they were issued to their end, with their stages; they overlap.
+// device is another, whose spans are batches on it, with their stages; they overlap, and so do the parts of a batch.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,7 +13,7 @@
 
 #include "base/data_type.hpp"
 #include "base/ids.hpp"
-#include "base/task.hpp"
+#include "base/stages.hpp"
 #include "base/verb.hpp"
 #include "runtime/observers/trace_file.hpp"
 #include "runtime/observers/trace_queue.hpp"
@@ -32,6 +32,8 @@ struct TraceHeader {
 std::string in_capitals(std::string_view text);
 // Returns the text as a JSON string without quotes. Bytes that are not UTF-8 are replaced.
 std::string escaped(std::string_view text);
+// Returns Horovod's name of the activity, by which its users look for it.
+std::string activity_of(const StageOnDevice& stage);
 
 // Owned by one thread. Spans are nested correctly for any order of records, if the records of each place are in the
 // order `operation`, `submitted`, …, `finished` or `failed`.
@@ -76,9 +78,10 @@ class TraceEvents {
   void agreed(const TraceRecord& record);
   void started(const TraceRecord& record);
   void issued(const TraceRecord& record, std::string_view text);
-  void stage_ended(const TraceRecord& record);
+  void stage_ended(const TraceRecord& record, std::string_view text);
   void ended(std::uint64_t batch, std::int64_t time_ns);
-  void on_device(const char* phase, int pid, std::uint64_t batch, std::string_view name, std::int64_t time_ns);
+  void on_device(const char* phase, int pid, std::uint64_t batch, std::size_t part, std::string_view name,
+                 std::int64_t time_ns);
   void over(const TraceRecord& record, const std::string* error);
   void leave_batch(const Place& place);
   std::string arguments_of(const Place& place) const;
@@ -105,15 +108,14 @@ class TraceEvents {
   struct Batch {
     std::vector<std::uint16_t> places;
     std::size_t left = 0;
-    std::string activity;  // how its data move, as NCCL_ALLREDUCE
   };
   std::unordered_map<std::uint64_t, Batch> batches_;  // batches that are under way
   struct Issued {
     std::string key, name;  // the key of its device's row
-    std::string activity;
-    std::int64_t since_ns = 0;  // the stage that is under way began here
+    std::int64_t since_ns = 0;
+    std::vector<std::int64_t> ends_ns;  // of the parts: where the last stage ended; 0: no stage yet
   };
-  static std::string name_of_stage(StageOnDevice::What what, const Issued& batch);
+  static std::string name_of_part(const Issued& batch, std::size_t part);
   std::map<std::uint64_t, Issued> issued_;  // batches that are on a device
   std::map<std::string, int> devices_;      // the rows of devices, by their pid
   std::uint64_t last_marked_ = ~std::uint64_t{0};

@@ -21,7 +21,7 @@ struct TraceRecord {
     agreed,       // the value is the batch
     started,      // the value is the batch, the number is the way
     issued,       // the value is the batch; text: the device, a zero, the name of the first operation
-    stage_ended,  // the value is the batch, the number is the stage (StageOnDevice::What)
+    stage_ended,  // the value is the batch, the number is the way, the place is the part; text: when it began
     ended,        // the value is the batch
     finished,
     failed,   // the text is the error's message

@@ -99,8 +99,10 @@ class NcclTask final : public Task {
       default: return link_.communicator().is_stopped() ? Progress::failed : Progress::pending;
     }
   }
-  void note_stages(bool wanted) override { notes_stages_ = wanted; }
-  std::span<const StageOnDevice> stages() const override { return stages_; }
+  void note_stages(bool wanted) override { stages_.want(wanted); }
+  std::span<const StageOnDevice> stages() const override {
+    return has_launched() ? stages_.list() : std::span<const StageOnDevice>{};
+  }
   bool has_launched() const override { return state_.load(std::memory_order_acquire) == State::issued; }
   // While the task is pending it waits for nothing on the device.
   Event event() const override { return has_launched() ? end_ : Event{}; }
@@ -127,6 +129,7 @@ class NcclTask final : public Task {
     HVD_RETURN_IF_ERROR(link_.is_ready());
     HVD_RETURN_IF_ERROR(link_.issuer().follow(&link_, what_.stream));
     stages_.clear();
+    queued_at_ = stages_.now();
     HVD_RETURN_IF_ERROR(note(StageOnDevice::What::waits));
     is_looked_after_ = true;
     HVD_RETURN_IF_ERROR(carry_out());
@@ -158,10 +161,11 @@ class NcclTask final : public Task {
   }
   // Notes that what was queued last ends this stage.
   Status note(StageOnDevice::What what) {
-    if (!notes_stages_ || stages_.size() == most_stages) return {};
+    if (!stages_.are_wanted() || stages_.size() == most_stages) return {};
     auto end = link_.device().record(what_.stream);
     if (!end) return end.error();
-    stages_.push_back({what, *end});
+    if (what == StageOnDevice::What::travels) stages_.add_travel("nccl", what_.verb, 0, queued_at_, *end);
+    else stages_.add(what, 0, queued_at_, *end);
     return {};
   }
   bool is_root() const { return what_.verb == Verb::broadcast && what_.root.value == me_; }
@@ -483,8 +487,8 @@ class NcclTask final : public Task {
   SegmentArray in_, out_;
   std::size_t tensors_in_ = 0, tensors_out_ = 0;
   std::vector<std::int64_t> counts_;
-  bool notes_stages_ = false;
-  std::vector<StageOnDevice> stages_;  // of the issuer's thread until the task is issued
+  NotedStages stages_;  // of the issuer's thread until the task is issued
+  Clock::time_point queued_at_{};
   std::atomic<State> state_{State::issued};
   Event end_;
   Error failure_{ErrorCode::system, "NCCL"};

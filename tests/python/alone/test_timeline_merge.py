@@ -1,5 +1,6 @@
 """Tests the merging of timelines from ranks whose clocks differ."""
 import json
+import pathlib
 import random
 import subprocess
 import sys
@@ -74,6 +75,17 @@ def job(folder, hosts, seconds, steps, jitter=5, late=0, verb="ALLREDUCE"):
 def test_clocks_that_are_seconds_apart_agree_afterwards(tmp_path):
     hosts = [Host("n1", boot=-1e12), Host("n2", boot=-5e9, day_error=3_000_000), Host("n3", boot=0, day_error=-700_000)]
     assert spread(timeline.merge(job(tmp_path, hosts, seconds=1, steps=100))) <= 12
+
+
+def test_spans_of_a_device_that_overlap_keep_their_times(tmp_path):
+    path = job(tmp_path, [Host("n1", boot=0)], seconds=1, steps=1)[0]
+    events = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    times = [("b", 10), ("b", 20), ("e", 40), ("b", 15), ("e", 30)]  # in the order in which they became known
+    events += [{"ph": phase, "cat": "device", "name": "a", "id2": {"local": "7"}, "ts": time, "pid": 1000}
+               for phase, time in times]
+    pathlib.Path(path).write_text(json.dumps(events), encoding="utf-8")
+    merged = [event for event in timeline.merge([path]) if event.get("cat") == "device"]
+    assert [(event["ph"], event["ts"]) for event in merged] == times
 
 
 def test_one_rank_that_notices_late_does_not_move_a_clock(tmp_path):

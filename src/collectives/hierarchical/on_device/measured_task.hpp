@@ -21,6 +21,10 @@ class MeasuredTask final : public Task {
   Event event() const override { return measurement_ ? measurement_->event() : task_->event(); }
   const Error& failure() const override { return failure_ ? *failure_ : task_->failure(); }
   bool has_launched() const override { return !measurement_ && !failure_ && task_->has_launched(); }
+  void note_stages(bool wanted) override { task_->note_stages(wanted); }
+  std::span<const StageOnDevice> stages() const override {
+    return measurement_ || failure_ ? std::span<const StageOnDevice>{} : task_->stages();
+  }
   Seat waiting_for() const override { return measurement_ ? measurement_->waiting_for() : task_->waiting_for(); }
 
  private:

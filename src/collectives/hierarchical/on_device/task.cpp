@@ -100,6 +100,8 @@ class OnDevice final : public Task {
     auto ready = device_.record(collective_.stream);
     if (ready) ready_ = *ready;
     else refuse(ready.error());
+    stages_.clear();
+    if (chunks() > 0) stages_.add(What::waits, 0, stages_.now(), ready_);
   }
 
   Progress step() override {
@@ -116,6 +118,8 @@ class OnDevice final : public Task {
 
   Event event() const override { return gathered_ == chunks() ? end_ : awaited(); }
   const Error& failure() const override { return *failure_; }
+  void note_stages(bool wanted) override { stages_.want(wanted); }
+  std::span<const StageOnDevice> stages() const override { return stages_.list(); }
   bool has_launched() const override { return !has_node_ && is_over_host_ ? true : gathered_ == chunks(); }
   Seat waiting_for() const override {
     if (!is_over_host_ || returned_ == set_off_) return Seat{-1};
@@ -125,6 +129,7 @@ class OnDevice final : public Task {
 
  private:
   enum class OnLink : std::uint8_t { scatter, rail, gather };
+  using What = StageOnDevice::What;
 
   std::int64_t share_of_batch(std::int64_t elements) const {
     if (share_ > 0) return share_;
@@ -202,17 +207,21 @@ class OnDevice final : public Task {
     if (failure_ || packed_ == chunks() || packed_ >= ahead) return false;
     Slots::Packed& to = slots_->packed(packed_);
     Slots::Way& way = slots_->way(packed_);
+    const auto since = stages_.now();
     stage_wait(slots_->pack(), has_node_ ? to.free : way.free);
     list_packing(packed_, has_node_ ? to.memory.data() : way.share.data());
     move(slots_->pack(), moves_, pack_scale_);
     to.filled = mark(slots_->pack());
+    stages_.add(What::packs, packed_, since, to.filled);
     ++packed_;
     return true;
   }
   void unpack(const std::byte* from) {
+    const auto since = stages_.now();
     list_unpacking(gathered_, from);
     move(slots_->unpack(), moves_, 1.0);
     end_ = mark(slots_->unpack());
+    stages_.add(What::unpacks, gathered_, since, end_);
   }
 
   // Lists the moves from the tensors: share by share, in it piece by piece.
@@ -286,16 +295,20 @@ class OnDevice final : public Task {
   bool scattered(Event end) {
     Slots::Way& way = slots_->way(scattered_);
     if (has_node_) slots_->packed(scattered_).free = end;
+    if (has_node_) note_travel(*team_.node, Verb::reduce_scatter, scattered_, end);
     stage_wait(slots_->rail(), end);
     const std::int64_t count = cut_.share(scattered_);
     if (!is_over_host_)
       return start(*rail_on_device_, OnLink::rail, segment(way.share.data(), count), segment(way.share.data(), count));
+    const auto since = stages_.now();
     copy(slots_->rail(), way.on_host.data(), way.share.data(), count);
     way.copied = mark(slots_->rail());
+    stages_.add(What::to_host, scattered_, since, way.copied);
     ++scattered_;
     return true;
   }
   bool reduced_on_device(Event end) {
+    note_travel(rail_, Verb::allreduce, scattered_, end);
     slots_->way(scattered_++).returned = end;
     ++set_off_;
     ++returned_;
@@ -314,6 +327,7 @@ class OnDevice final : public Task {
   bool gathered(Event end) {
     Slots::Packed& unpacked = slots_->unpacked(gathered_);
     Slots::Way& way = slots_->way(gathered_);
+    if (has_node_) note_travel(*team_.node, Verb::allgather, gathered_, end);
     stage_wait(slots_->unpack(), end);
     unpack(has_node_ ? unpacked.memory.data() : way.share.data());
     (has_node_ ? unpacked.free : way.free) = end_;
@@ -324,6 +338,7 @@ class OnDevice final : public Task {
   bool start(Task& task, OnLink what, const Segment& from, const Segment& to) {
     if (failure_) return false;
     on_link_ = &task;
+    on_link_since_ = stages_.now();
     what_ = what;
     // A place for each launch, and for a rail of its own between a scatter and what comes next.
     task.restart({&from, 1}, {&to, 1}, Sequence{sequence_.value + static_cast<std::uint64_t>(place_)});
@@ -342,6 +357,9 @@ class OnDevice final : public Task {
     }
     return true;
   }
+  void note_travel(const Team& team, Verb verb, std::int64_t chunk, Event end) {
+    if (end.token != 0) stages_.add_travel(team.transport, verb, chunk, on_link_since_, end);
+  }
   bool refuse_for(const Task& task) {
     if (!failure_) failure_ = task.failure();
     return false;
@@ -358,6 +376,7 @@ class OnDevice final : public Task {
       on_host_.push_back(segment(way.on_host.data() + bytes(piece.place), piece.share));
     rails_[index_of(set_off_)]->restart(on_host_, on_host_, sequence_of_place(sequence_, set_off_));
     is_reduced_[index_of(set_off_)] = false;
+    set_off_at_[index_of(set_off_)] = stages_.now();
     ++set_off_;
     return true;
   }
@@ -370,11 +389,14 @@ class OnDevice final : public Task {
       const Progress progress = rails_[index_of(chunk)]->step();
       if (progress == Progress::failed) return refuse_for(*rails_[index_of(chunk)]);
       is_reduced = progress == Progress::done;
+      if (is_reduced) stages_.add_travel(rail_.transport, collective_.verb, chunk, set_off_at_[index_of(chunk)]);
     }
     if (returned_ == set_off_ || !is_reduced_[index_of(returned_)]) return false;
     Slots::Way& way = slots_->way(returned_);
+    const auto since = stages_.now();
     copy(slots_->back(), way.share.data(), way.on_host.data(), cut_.share(returned_));
     way.returned = mark(slots_->back());
+    stages_.add(What::from_host, returned_, since, way.returned);
     ++returned_;
     return true;
   }
@@ -397,6 +419,7 @@ class OnDevice final : public Task {
   std::unique_ptr<Task> scatter_, gather_, rail_on_device_;
   std::array<std::unique_ptr<Task>, Slots::way_count> rails_;  // one for each chunk that is under way on a host link
   std::array<bool, Slots::way_count> is_reduced_{};
+  std::array<Clock::time_point, Slots::way_count> set_off_at_{};  // if stages are noted
 
   SegmentArray in_, out_;
   Sequence sequence_;
@@ -408,6 +431,8 @@ class OnDevice final : public Task {
   std::int64_t place_ = 0;   // how much has been launched on links of the device
   Task* on_link_ = nullptr;  // what is being launched
   OnLink what_ = OnLink::scatter;
+  Clock::time_point on_link_since_{};
+  NotedStages stages_;
   std::vector<Move> moves_;
   std::vector<Segment> on_host_;
   std::optional<Error> failure_;
