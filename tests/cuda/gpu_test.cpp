@@ -5,8 +5,12 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+#include <stdlib.h>
+
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -279,6 +283,28 @@ TEST_F(GpuOnDouble, uses_memory_again_in_the_order_of_streams_and_allocates_none
     finish(*device, stream);
   }
   EXPECT_LE(hvd_double_calls("cuMemAlloc_v2") + hvd_double_calls("cuMemHostAlloc"), allocated + 1);
+}
+
+TEST_F(GpuOnDouble, has_page_locked_memory_next_to_it_if_the_kernel_tells_where_that_is) {
+  std::string folder = ::testing::TempDir() + "horovod-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  Environment environment = environment_of_double();
+  environment.set("HOROVOD_GPU_ROOT", folder);
+  const std::string place = "/sys/bus/pci/devices/" + context->facts().bus_id;
+  const auto node_asked_for = [&](const std::string& node) {
+    std::filesystem::create_directories(folder + place);
+    std::ofstream(folder + place + "/numa_node") << node << "\n";
+    open(environment);
+    std::filesystem::remove_all(folder);
+    EXPECT_TRUE(device->allocate(1 << 20, Where::on_host, {}));
+    return hvd_double_memory_node();
+  };
+  EXPECT_EQ(node_asked_for("-1"), -1);
+  EXPECT_EQ(node_asked_for("900"), -1) << "there is no such node here";
+  if (const posix::NearMemory near(0); posix::preferred_memory_node() == -1)
+    GTEST_SKIP() << "the kernel, or a container, refuses policies of memory";
+  EXPECT_EQ(node_asked_for("0"), 0);
+  EXPECT_EQ(posix::preferred_memory_node(), -1) << "the thread is as before";
 }
 
 TEST_F(GpuOnDouble, gives_the_drivers_memory_back_before_it_has_none_and_then_says_so) {

@@ -77,6 +77,7 @@ CORE_BESIDE_PLUGINS = {
     "native/mpi/process.cpp": "which MPI the process has, before a plugin is chosen",
     "native/mpi/device_pointers.cpp": "asks the process's MPI, whose names it looks up",
     "native/cuda/visible.cpp": "which GPUs the process sees, without the driver",
+    "native/cuda/memory_node.cpp": "what the kernel tells of a GPU, without the driver",
     "transport/nccl/card.cpp": "what ranks tell each other, also those without the plugin",
     "bootstrap/pmi_bridge/bridge.cpp": "the bridge in this process, which the core waits for",
     "bootstrap/pmi_bridge/start.cpp": "what the core and the plugin of the bridge share",

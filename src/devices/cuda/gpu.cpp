@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "base/text/number.hpp"
+#include "native/cuda/memory_node.hpp"
 #include "native/posix/processes/thread.hpp"
 
 namespace hvd::devices::cuda {
@@ -63,16 +64,20 @@ Result<std::unique_ptr<Device>> Gpu::open(int ordinal, const Environment& enviro
   constexpr double usual_patience_s = 10;
   const auto seconds = number_in<double>(environment.get("HOROVOD_PEER_TIMEOUT").value_or(""));
   const std::chrono::duration<double> patience(seconds.value_or(usual_patience_s));
-  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one, patience));
+  const std::string root = environment.get("HOROVOD_GPU_ROOT").value_or("");
+  const int memory_node = hvd::cuda::memory_node_of((*context)->facts().bus_id, root);
+  log::debug("page-locked memory of cuda device " + std::to_string(ordinal) + " comes from " +
+             (memory_node < 0 ? "the NUMA node of the thread" : "NUMA node " + std::to_string(memory_node)));
+  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one, patience, memory_node));
 }
 
-Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience)
+Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience, int memory_node)
     : Device(DeviceKind::cuda, parts->context->ordinal()),
       parts_(std::move(parts)),
       watcher_(std::make_shared<Watcher>(
           Watcher::Watched{parts_->context, parts_->health, std::shared_ptr<Events>(parts_, &parts_->events)})),
       pool_(std::make_shared<Pool>(parts_->context, parts_->health, std::shared_ptr<Events>(parts_, &parts_->events),
-                                   watcher_)),
+                                   watcher_, memory_node)),
       copies_one_by_one_(copies_one_by_one),
       patience_(patience),
       chip_{static_cast<std::uint32_t>(parts_->context->facts().multiprocessors)} {}

@@ -39,7 +39,7 @@ class Gpu final : public Device {
     Events events;
   };
 
-  Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience);
+  Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience, int memory_node);
   Status copy(Stream stream, std::span<const Move> moves, std::size_t element_bytes);
   Status launch(Stream stream, std::span<const Move> moves, const Treatment& treatment);
   Status launch(const Launch& planned, hvd::cuda::StreamHandle stream, MoveList& list);

@@ -23,10 +23,11 @@ std::size_t size_for(std::size_t bytes, Where where) {
 }  // namespace
 
 Pool::Pool(std::shared_ptr<const hvd::cuda::Context> context, std::shared_ptr<Health> health,
-           std::shared_ptr<Events> events, std::weak_ptr<Watcher> watcher)
+           std::shared_ptr<Events> events, std::weak_ptr<Watcher> watcher, int memory_node)
     : context_(std::move(context)),
       health_(std::move(health)),
       events_(std::move(events)),
+      memory_node_(memory_node),
       watcher_(std::move(watcher)) {}
 
 // The driver waits for the device before it takes memory back. A device that has failed may never answer, and the
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Pool::Block>> Pool::make(std::size_t size, Where where) {
     if (!memory) return memory.error();
     block->on_device = std::move(*memory);
   } else {
-    auto memory = hvd::cuda::make_page_locked(context_, size);
+    auto memory = hvd::cuda::make_page_locked(context_, size, memory_node_);
     if (!memory) return memory.error();
     block->on_host = std::move(*memory);
     std::lock_guard lock(mutex_);

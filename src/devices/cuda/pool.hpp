@@ -15,8 +15,9 @@ namespace hvd::devices::cuda {
 
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
+  // Page-locked memory comes from this NUMA node (hvd::cuda::make_page_locked()).
   Pool(std::shared_ptr<const hvd::cuda::Context> context, std::shared_ptr<Health> health,
-       std::shared_ptr<Events> events, std::weak_ptr<Watcher> watcher);
+       std::shared_ptr<Events> events, std::weak_ptr<Watcher> watcher, int memory_node);
   // All memory has been given back, for each piece of it has an owner of the pool.
   ~Pool();
   Pool(const Pool&) = delete;
@@ -49,6 +50,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   const std::shared_ptr<const hvd::cuda::Context> context_;
   const std::shared_ptr<Health> health_;
   const std::shared_ptr<Events> events_;
+  const int memory_node_;
   const std::weak_ptr<Watcher> watcher_;  // finds out when streams of the program are done with memory
   std::mutex mutex_;
   std::map<std::pair<Where, std::size_t>, Blocks> free_;  // by kind and size, what was given back first is first

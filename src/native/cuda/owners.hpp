@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "native/cuda/context.hpp"
+#include "native/posix/memory/near_memory.hpp"
 
 namespace hvd::cuda {
 
@@ -68,8 +69,12 @@ inline Result<DeviceMemory> make_device_memory(const std::shared_ptr<const Conte
                                   std::to_string(total) + " bytes are free)");
 }
 
-inline Result<PageLocked> make_page_locked(const std::shared_ptr<const Context>& context, std::size_t bytes) {
+// From this NUMA node if it has any left; -1: from that of the thread. The driver takes memory as the kernel does for
+// the thread.
+inline Result<PageLocked> make_page_locked(const std::shared_ptr<const Context>& context, std::size_t bytes,
+                                           int node = -1) {
   const Context::Use use(*context);
+  const posix::NearMemory near(node);
   void* address = nullptr;
   const Code code = context->driver().host_allocate(&address, bytes, host_memory_portable | host_memory_on_device);
   if (code == Code::success) return PageLocked(context, address);

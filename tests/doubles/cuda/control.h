@@ -29,6 +29,8 @@ size_t hvd_double_allocations(void);
 /* How often an entry point was called, by its name ("cuLaunchKernel"). */
 size_t hvd_double_calls(const char* entry_point);
 size_t hvd_double_calls_of_thread(const char* entry_point); /* by the calling thread; null: of all together */
+/* The NUMA node that the thread preferred at the last cuMemHostAlloc(); -1: none. */
+int hvd_double_memory_node(void);
 /* Begins anew: no streams, no memory, no failures, no contexts. Nobody may use the old ones any more. */
 void hvd_double_reset(void);
 

@@ -1,7 +1,9 @@
 // Entry points: memory, and copies of it.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
+#include "native/posix/memory/near_memory.hpp"
 #include "state.hpp"
 
 namespace hvd::doubles {
@@ -150,8 +152,15 @@ HVD_EXPORT Code cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   *free = *total - std::min(*total, it.bytes_of_device[it.current_device()]);
   return Code::success;
 }
+namespace {
+std::atomic<int> memory_node{-1};
+}
+HVD_EXPORT int hvd_double_memory_node() {
+  return memory_node;
+}
 HVD_EXPORT Code cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
   HVD_BEGIN(context);
+  memory_node = hvd::posix::preferred_memory_node();
   Address found = 0;
   const Code code = hvd::doubles::allocate(Engine::Where::page_locked, bytes, found);
   *address = pointer(found);
