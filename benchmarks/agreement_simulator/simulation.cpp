@@ -81,9 +81,9 @@ class Node final : public AgreementEffects {
   void given(SlotId) override {}
   void evicted(SlotId) override {}
   void scheduled(SlotId) override {}
-  void heard_ballot(runtime::OpNameView, Rank) override { ++items_; }
-  void heard_stall(Rank, const runtime::StallRequest&) override {}
-  void heard_ack(Rank) override {}
+  void ballot_received(runtime::OpNameView, Rank) override { ++items_; }
+  void stall_received(Rank, const runtime::StallRequest&) override {}
+  void ack_received(Rank) override {}
   void lost(Rank, std::string_view why) override {
     has_ended = true;
     told = why;
