@@ -12,6 +12,7 @@ from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
 from horovod.runner.elastic.worker import HostUpdateResult
 from horovod.torch.elastic import sampler as sampler_module
 from horovod.torch.elastic import handlers as handlers_module
+from horovod.torch.elastic import state as state_module
 from horovod.torch.elastic.state import StateHandler, TorchState, get_handler_registry, set_handler_registry
 
 
@@ -327,6 +328,17 @@ def test_tensors_whose_elements_share_memory_are_committed_again_and_again():
         state.save()
         state.restore()
         assert state.holder.state["value"].tolist() == [[value] * 3] * 2
+
+
+def test_a_rank_whose_values_are_of_other_kinds_is_told_which(job, monkeypatch):
+    of_rank_0 = {"model": ("ModelStateHandler", "Linear"), "ema": ("ModelStateHandler", "Linear")}
+    monkeypatch.setattr(state_module, "broadcast_object", lambda thing, *_, **__: of_rank_0)
+    state = TorchState(torch.nn.Linear(1, 1), ema=None)
+    with pytest.raises(ValueError, match="expected ema to be what it is on rank 0, Linear; found a plain value"):
+        state.sync()
+    state = TorchState(torch.nn.Linear(1, 1), ema=torch.nn.Linear(1, 1), sampler=hvd.elastic.ElasticSampler(range(8)))
+    with pytest.raises(ValueError, match="expected sampler to be .* nothing; found ElasticSampler"):
+        state.sync()
 
 
 def test_a_sync_is_what_the_next_restore_goes_back_to(job):

@@ -99,6 +99,7 @@ class TorchState(ObjectState):
         """Takes over the state of rank 0 (of a live state: of the rank that has the latest commit), which a restore
         goes back to from now on."""
         root = 0 if self._live is None else self._live.begin_sync(_of_all_ranks, rank)
+        self._check_kinds(root)
         for _, handler in sorted(self._handlers.items()):
             handler.root = root
             handler.sync()
@@ -116,6 +117,19 @@ class TorchState(ObjectState):
     def _progress(self):
         is_back = self._live is not None and self._is_restored
         return self._live.progress if is_back else super()._progress()
+
+    def _check_kinds(self, root):
+        """ValueError if this rank would take part in other broadcasts than the rank `root`."""
+        here = {name: (handler_class(handler.value).__name__, type(handler.value).__name__)
+                for name, handler in self._handlers.items()}
+        there = _from_rank(here, root)
+        for name in sorted({*here, *there}):
+            (kind, found), (expected_kind, expected) = (
+                each.get(name, (None, "a plain value or nothing")) for each in (here, there))
+            if kind != expected_kind:
+                raise ValueError(f"TorchState: expected {name} to be what it is on rank {root}, {expected}; found "
+                                 f"{found}. Give the state its models, optimizers and other values with state_dict() "
+                                 "when it is made, and not later, so that ranks that join later have them, too")
 
     def is_keeper(self):
         """Whether the state was given a Checkpointer that can write the last commit without the other ranks."""
