@@ -6,7 +6,8 @@ from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
 from horovod.torch.elastic.handlers import StateDictHandler, handler_class
-from horovod.torch.elastic.handlers import (StateHandler, get_handler_registry,  # noqa: F401
+from horovod.torch.elastic.handlers import (ModelStateHandler, OptimizerStateHandler,  # noqa: F401
+                                            SamplerStateHandler, StateHandler, get_handler_registry,
                                             set_handler_registry)
 from horovod.torch.elastic.live import DEFAULT_COMMITS_PER_COPY, LiveCommits, live_class
 from horovod.torch.elastic.sampler import ElasticSampler
