@@ -64,6 +64,21 @@ def test_what_cannot_be_is_named(function, error, text, capfd):
         horovod.run(function)
 
 
+def test_in_an_elastic_job_a_function_without_init_has_no_rank(capfd):
+    with pytest.raises(RuntimeError, match="returned without a rank.*call it in the function"):
+        horovod.run(int, num_proc=2, min_num_proc=1)
+
+    def function():
+        from horovod.common.basics import HorovodBasics
+        hvd = HorovodBasics()
+        hvd.init()
+        rank = hvd.rank()
+        hvd.shutdown()
+        return rank
+
+    assert horovod.run(function, num_proc=2, min_num_proc=2) == [0, 1]
+
+
 def test_the_place_and_the_arguments_are_checked():
     failed = []
 

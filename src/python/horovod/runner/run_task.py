@@ -87,6 +87,9 @@ def _call(task):
         raise RuntimeError("the function of horovod.run cannot be loaded here. What it imports must be installed on "
                            f"this host, too: {type(error).__name__}: {error}") from error
     result = function()
+    if os.environ.get("HOROVOD_ELASTIC") == "1" and not os.environ.get("HOROVOD_RANK"):  # set by hvd.init()
+        raise RuntimeError("the function of horovod.run has returned without a rank. In an elastic job (min_num_proc, "
+                           "host_discovery_script) a process gets its rank in hvd.init(): call it in the function")
     try:
         return cloudpickle.dumps(result)
     except Exception as error:
