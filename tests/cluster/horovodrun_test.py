@@ -320,8 +320,8 @@ class InAnAllocationOfSlurm(LauncherTest):
 
     def test_hosts_outside_of_it_are_refused(self):
         result = in_slurm(HOROVODRUN, "-np", "2", "-H", "n3:2", "true")
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("srun ended with exit code 1", result.stderr)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("the host n3 is not in the job", result.stderr)
 
     def test_is_explained(self):
         text = in_slurm(HOROVODRUN, "--explain", "-np", "4", "true").stdout
