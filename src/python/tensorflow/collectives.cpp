@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "python/kernels/entered.hpp"
@@ -74,6 +75,7 @@ void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
 // Written when the kernels of a device are registered, before they run.
 StreamOf stream_of = nullptr;
 hvd_device kind_of_streams = HVD_HOST;
+bool may_lack_stream = false;  // kernels for CPUs run on none
 std::string why_copied;
 
 void tell_of_copies() {
@@ -94,13 +96,19 @@ void compute_on_copies(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKern
 
 void compute_on_device(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
   Place place;
-  if (stream_of(context, &place.stream, &place.ordinal) == 1) place.kind = kind_of_streams;
-  if (place.kind != HVD_HOST && place.stream == nullptr) {
-    hvd_device_facts facts{};
-    facts.struct_size = sizeof facts;
-    if (hvd_get_device_facts(place.kind, &facts) == HVD_OK) place.stream = facts.default_stream;
+  const bool has_stream = stream_of(context, &place.stream, &place.ordinal) == 1;
+  if (has_stream) place.kind = kind_of_streams;
+  if (place.stream != nullptr || (!has_stream && may_lack_stream)) {
+    begin(kernel, context, done, place);
+    return;
   }
-  begin(kernel, context, done, place);
+  const Node& node = *static_cast<const Node*>(kernel);
+  Run run(node, context, Done(done), place);
+  run.fail(code_failed_precondition,
+           "tensor '" + node.name +
+               "': found no stream of the GPU on which TensorFlow runs this operation, so the library for its streams "
+               "does not fit; python -m horovod.tensorflow.build --remove lets tensors go through the host's memory");
+  run.be_done();
 }
 
 #define HVD_TYPES "{uint8, int8, uint16, int16, int32, int64, half, bfloat16, float, double, bool}"
@@ -189,6 +197,7 @@ void register_for_device(const char* device, int priority, hvd_device kind, Stre
   if (streams != nullptr) {
     stream_of = streams;
     kind_of_streams = kind;
+    may_lack_stream = std::string_view(device) == "CPU";
   } else {
     why_copied = reason;
   }

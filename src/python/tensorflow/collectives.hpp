@@ -13,8 +13,9 @@ using StreamOf = int (*)(void* context, void** stream, int* ordinal);
 void register_collectives();
 
 // Registers kernels for a device of TensorFlow's ("GPU"). With `streams` they work in the memory of the device, which
-// is of this kind; with null on copies in the host's memory, for a reason that the user is told. TensorFlow takes the
-// kernels of the highest priority. Throws std::runtime_error.
+// is of this kind, and fail where no stream is found; with null on copies in the host's memory, for a reason that the
+// user is told. TensorFlow takes the kernels of the highest priority. Tests register for "CPU", whose kernels run on no
+// stream. Throws std::runtime_error.
 void register_for_device(const char* device, int priority, hvd_device kind, StreamOf streams, const char* reason);
 
 }  // namespace hvd::tensorflow

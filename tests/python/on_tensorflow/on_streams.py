@@ -11,12 +11,14 @@ from horovod.tensorflow import _library, _streams
 
 kernels = ctypes.CDLL(_library._PATH)
 streams = _streams.load(sys.argv[1]) if len(sys.argv) > 1 else None
-told_nodes = []
+told_nodes, is_stream_null = [], False
 if streams:
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     def stream_of(context, stream, ordinal):
         streams.horovod_tensorflow_node_of.restype = ctypes.c_char_p
         told_nodes.append(streams.horovod_tensorflow_node_of(ctypes.c_void_p(context)).decode())
+        if is_stream_null:
+            return 1
         return streams.horovod_tensorflow_stream_of(ctypes.c_void_p(context), ctypes.c_void_p(stream),
                                                     ctypes.c_void_p(ordinal))
 
@@ -49,5 +51,14 @@ for run in all_of_them, all_of_them.python_function:
     assert part.numpy().tolist() == [size] * 3
 if streams:
     assert any("summed" in node for node in told_nodes), told_nodes
+    is_stream_null = True
+    try:
+        hvd.allreduce(tf.ones(3), name="lost")
+    except tf.errors.FailedPreconditionError as error:
+        assert "tensor 'lost': found no stream of the GPU" in str(error), error
+    else:
+        raise AssertionError("a stream was found")
+    is_stream_null = False
+    assert hvd.allreduce(tf.ones(3), op=hvd.Sum, name="lost").numpy().tolist() == [size] * 3
 print("all are right", flush=True)
 hvd.shutdown()
