@@ -78,13 +78,14 @@ hvd_device kind_of_streams = HVD_HOST;
 bool may_lack_stream = false;  // kernels for CPUs run on none
 std::string why_copied;
 
+// Once on each node, since each may lack the library.
 void tell_of_copies() {
   const kernels::Entered entered;
   hvd_world world{};
   world.struct_size = sizeof world;
-  if (!entered || hvd_get_world(entered.runtime(), &world) != HVD_OK || world.rank != 0) return;
-  const std::string text =
-      "Horovod: tensors on GPUs are copied through the host's memory, which is slow: " + why_copied + "\n";
+  if (!entered || hvd_get_world(entered.runtime(), &world) != HVD_OK || world.local_rank != 0) return;
+  const std::string text = "Horovod: on the node of rank " + std::to_string(world.rank) +
+                           " tensors on GPUs are copied through the host's memory, which is slow: " + why_copied + "\n";
   std::fputs(text.c_str(), stderr);
 }
 
