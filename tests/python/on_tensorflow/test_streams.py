@@ -30,15 +30,30 @@ def run_job(*arguments):
 
 def test_operations_find_their_stream_by_the_library_for_this_tensorflow(tmp_path, monkeypatch):
     path = str(tmp_path / "made" / "streams.so")
+    umask = os.umask(0o002)
     build.compile_to(path)
+    os.umask(umask)
     assert os.listdir(tmp_path / "made") == ["streams.so"]
     run_job(path)
+    os.chmod(path, 0o775)
+    with pytest.raises(OSError, match=f"{path} may be written by other users"):
+        _streams.load(path)
+    os.chmod(path, 0o755)
     monkeypatch.setattr(_streams, "identity", lambda: "another")
     with pytest.raises(OSError, match=f"was built for TensorFlow {tf.version.VERSION}.* this is another"):
         _streams.load(path)
 
 
-def test_without_the_library_one_notice_says_how_to_get_it():
+def test_a_library_of_another_source_of_the_same_version_is_not_taken(tmp_path, monkeypatch):
+    identity, path = _streams.identity(), _streams.library_path()
+    with open(_streams.SOURCE, encoding="utf-8") as source:
+        (tmp_path / "streams.cc").write_text(source.read() + "// changed\n")
+    monkeypatch.setattr(_streams, "SOURCE", str(tmp_path / "streams.cc"))
+    assert identity != _streams.identity() and path != _streams.library_path()
+    assert os.path.dirname(path) == os.path.dirname(_streams.library_path())
+
+
+def test_without_the_library_one_notice_of_a_node_says_how_to_get_it():
     assert run_job().count("are copied through the host's memory, which is slow: the test wants it") == 1
 
 

@@ -2,6 +2,7 @@
 get: with it, those that work in the memory of GPUs, else those that work on copies in the host's memory."""
 import ctypes
 import os
+import zlib
 
 import tensorflow as tf
 
@@ -9,6 +10,7 @@ from horovod import __version__, _core
 from horovod.common import built_streams
 
 COMMAND = "python -m horovod.tensorflow.build"
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "streams.cc")
 _KINDS = {"cuda": 1, "rocm": 2}  # hvd_device
 
 
@@ -19,14 +21,31 @@ def kind_of_gpus():
     return "cuda" if tf.test.is_built_with_cuda() else None
 
 
+def _checksum():
+    """Of the source and of what it is compiled against: builds of TensorFlow or Horovod may have equal versions."""
+    flags = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")]  # where, not what
+    facts = (tf.version.GIT_VERSION, tf.version.COMPILER_VERSION, flags, sorted(tf.sysconfig.get_build_info().items()))
+    with open(SOURCE, "rb") as source:
+        return f"{zlib.crc32(source.read() + repr(facts).encode()):08x}"
+
+
 def identity():
     """Which builds of TensorFlow and Horovod fit together."""
     return f"TensorFlow {tf.version.VERSION} ({tf.version.GIT_VERSION}, {tf.version.COMPILER_VERSION}), " \
-           f"Horovod {__version__}"
+           f"Horovod {__version__}, checksum {_checksum()}"
+
+
+def library_path():
+    """Returns the path of the library, whether it is there or not."""
+    return built_streams.path_for(tf.version.VERSION, _checksum())
 
 
 def load(path):
-    """Returns the library. OSError: it cannot be loaded, or was built for another TensorFlow."""
+    """Returns the library. OSError: it cannot be loaded, others may have written it, or it was built for another
+    TensorFlow."""
+    unsafe = built_streams.why_unsafe(path)
+    if unsafe:
+        raise OSError(unsafe)
     library = ctypes.CDLL(path)
     library.horovod_tensorflow_built_for.restype = ctypes.c_char_p
     built_for = library.horovod_tensorflow_built_for().decode()
@@ -39,13 +58,12 @@ def _streams_for(kind):
     """Returns the library, and the reason why there is none."""
     if not _core.device_built(kind):
         return None, f"this Horovod was installed without a plugin for the GPUs of this TensorFlow ({kind})"
-    path = built_streams.path_for(tf.version.VERSION)
-    if not os.path.exists(path):
-        return None, f"nothing was built for the streams of TensorFlow {tf.version.VERSION} ({COMMAND})"
     try:
-        return load(path), ""
+        if not os.path.exists(library_path()):
+            return None, f"nothing was built for the streams of this TensorFlow {tf.version.VERSION} ({COMMAND})"
+        return load(library_path()), ""
     except (OSError, AttributeError) as error:
-        return None, f"{error}; build it again ({COMMAND})"
+        return None, f"{error}; {COMMAND} builds it again"
 
 
 def register(kernels, device, priority, kind, streams, reason):

@@ -1,11 +1,11 @@
 """Builds what lets operations take tensors of GPUs where they are, for the TensorFlow that is installed.
 
-    python -m horovod.tensorflow.build            once for each version of TensorFlow and of Horovod
+    python -m horovod.tensorflow.build            once for each build of TensorFlow and of Horovod
     python -m horovod.tensorflow.build --remove   tensors of GPUs go through the host's memory again
 
 Without it operations copy such tensors through the host's memory. It needs a C++ compiler ($CXX, or the first of c++,
 g++ and clang++ along PATH) and no toolkit of CUDA or ROCm. The library is kept in $XDG_CACHE_HOME/horovod, by default
-~/.cache/horovod, which all hosts of the job must see.
+~/.cache/horovod. All nodes of a job need it, or none: share that folder, or build on each node.
 """
 import argparse
 import os
@@ -17,10 +17,8 @@ import tempfile
 
 import tensorflow as tf
 
-from horovod.common import built_streams
 from horovod.tensorflow import _streams
 
-_SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "streams.cc")
 _HEADERS = ("tensorflow/core/framework/op_kernel.h", "xla/stream_executor/stream.h")
 
 
@@ -45,9 +43,10 @@ def compile_to(path):
     """Compiles the library and puts it to this path. SystemExit: why that is not possible."""
     _check_headers(tf.sysconfig.get_include())
     command = [*_compiler(), "-w", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", *tf.sysconfig.get_compile_flags(),
-               f'-DHOROVOD_BUILT_FOR="{_streams.identity()}"', _SOURCE]
+               f'-DHOROVOD_BUILT_FOR="{_streams.identity()}"', _streams.SOURCE]
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.chmod(os.path.dirname(path), 0o755)  # _streams.load() wants that, and the umask may allow more
         with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
             made = os.path.join(folder, "streams.so")
             command += ["-o", made, *tf.sysconfig.get_link_flags(), "-Wl,-z,defs"]
@@ -57,6 +56,7 @@ def compile_to(path):
                 raise SystemExit(f"{last}\nerror: {shlex.join(command)} failed (exit code {built.returncode}): the "
                                  f"headers of TensorFlow {tf.version.VERSION} do not fit this source, or the compiler "
                                  "is too old for them (C++17)")
+            os.chmod(made, 0o755)
             _streams.load(made)
             os.replace(made, path)
     except OSError as error:
@@ -68,7 +68,7 @@ def main(arguments=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--remove", action="store_true", help="removes what was built for this version of TensorFlow")
     wanted = parser.parse_args(arguments)
-    path = built_streams.path_for(tf.version.VERSION)
+    path = _streams.library_path()
     if wanted.remove:
         shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         print(f"removed: {os.path.dirname(path)}")
