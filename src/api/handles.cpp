@@ -66,7 +66,8 @@ hvd::runtime::HandleCell* handle_in_callback(hvd_handle handle, size_t index) {
   return is_meant ? use.handle : nullptr;
 }
 
-// Returns the result that the runtime kept for this operation. Returns null and sets the error if there is none.
+// Returns the result that the runtime kept for this operation, though its data may have been taken. Returns null and
+// sets the error if there is none.
 hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, size_t index) {
   hvd::runtime::HandleCell* cell = handle_in_callback(handle, index);
   const bool is_in_callback = cell != nullptr;
@@ -79,8 +80,8 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
     (void)fail(ErrorCode::invalid_argument, "the handle is not done; wait for it first");
     return nullptr;
   }
-  const bool is_kept =
-      index < cell->results.size() && (cell->results[index].data || cell->results[index].is_of_program);
+  // Only results that were kept have a shape, and they have it also when the program has taken the data.
+  const bool is_kept = index < cell->results.size() && !cell->results[index].shape.empty();
   if (is_kept && is_in_callback && cell->results[index].device != hvd::DeviceKind::host && !cell->is_ordered) {
     (void)fail(ErrorCode::invalid_argument,
                "the result is in device memory, where its operation may be under way; wait for the handle first");
@@ -91,6 +92,12 @@ hvd::runtime::KeptResult* find_result(hvd_runtime* runtime, hvd_handle handle, s
     return nullptr;
   }
   return &cell->results[index];
+}
+
+hvd_status refuse_without_data(const hvd::runtime::KeptResult& result) {
+  return fail(ErrorCode::invalid_argument, result.is_of_program
+                                               ? "the program's own function (allocate) gave the memory of this result"
+                                               : "the result was taken before (hvd_result_take); it can be taken once");
 }
 
 }  // namespace
@@ -156,8 +163,7 @@ hvd_status hvd_result_take(hvd_runtime* runtime, hvd_handle handle, size_t index
     return fail(ErrorCode::invalid_argument, "hvd_result_take needs places for the data, its owner and how to free it");
   auto* result = find_result(runtime, handle, index);
   if (result == nullptr) return HVD_INVALID_ARGUMENT;
-  if (!result->data)
-    return fail(ErrorCode::invalid_argument, "the program's own function (allocate) gave the memory of this result");
+  if (!result->data) return refuse_without_data(*result);
   if (device != nullptr) *device = static_cast<hvd_device>(result->device);
   const auto parts = result->data.release();
   *data = parts.data;
@@ -184,8 +190,7 @@ hvd_status hvd_result_copy(hvd_runtime* runtime, hvd_handle handle, size_t index
   if (bytes != result->bytes)
     return fail(ErrorCode::invalid_argument, "the result has " + std::to_string(result->bytes) +
                                                  " bytes; room was given for " + std::to_string(bytes));
-  if (!result->data)
-    return fail(ErrorCode::invalid_argument, "the program's own function (allocate) gave the memory of this result");
+  if (!result->data) return refuse_without_data(*result);
   if (result->device != hvd::DeviceKind::host)
     return fail(ErrorCode::unsupported, std::string("the result is in ") + name_of(result->device) +
                                             " memory; take it over (hvd_result_take), and copy it on a stream");

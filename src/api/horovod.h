@@ -349,11 +349,11 @@ HVD_API hvd_status hvd_wait_on(hvd_runtime* runtime, hvd_handle handle, void* st
  * is done. No other thread may be in a call with this handle. */
 HVD_API void hvd_release(hvd_runtime* runtime, hvd_handle handle);
 
-/* Gives the dimensions of the result that the runtime kept for the index-th operation of a done handle. */
+/* Gives the dimensions of the result that the runtime kept for a done handle's index-th operation; taken or not. */
 HVD_API hvd_status hvd_result_shape(hvd_runtime* runtime, hvd_handle handle, size_t index, int* dimensions,
                                     int64_t shape[HVD_MAX_DIMENSIONS]);
 /* Gives the number of rows that came from each rank of the set, by place. `count` is the size of the set. Only for
- * allgather and alltoall. */
+ * allgather and alltoall. The result may have been taken, as for hvd_result_shape() and hvd_result_device(). */
 HVD_API hvd_status hvd_result_splits(hvd_runtime* runtime, hvd_handle handle, size_t index, int64_t* splits,
                                      size_t count);
 /* Copies a result that is in host memory. */

@@ -301,6 +301,34 @@ TEST(ResultsInMemoryOfTheProgram, that_has_none_end_the_work_of_the_rank_with_a_
   hvd_release(job.get(), handle);
 }
 
+TEST(Results, that_were_taken_still_tell_their_shape_and_splits) {
+  horovod::Runtime job;
+  const float rows[3] = {1, 2, 3};
+  hvd_start_arguments use = hvd_use_of(prepare(job.get(), "exchanged", HVD_ALLTOALL), rows, nullptr);
+  use.first_dimension = 3;
+  hvd_handle handle = 0;
+  horovod::check(hvd_start(job.get(), &use, 1, &handle));
+  horovod::check(hvd_wait(job.get(), handle, patience_ms));
+  void *data = nullptr, *owner = nullptr;
+  void (*free_data)(void*) = nullptr;
+  horovod::check(hvd_result_take(job.get(), handle, 0, &data, &owner, &free_data, nullptr));
+  int dimensions = 0, ordinal = -1;
+  std::int64_t shape[HVD_MAX_DIMENSIONS] = {}, split = 0;
+  hvd_device device = HVD_CUDA;
+  EXPECT_EQ(hvd_result_splits(job.get(), handle, 0, &split, 1), HVD_OK) << hvd_last_error();
+  EXPECT_EQ(hvd_result_shape(job.get(), handle, 0, &dimensions, shape), HVD_OK) << hvd_last_error();
+  EXPECT_EQ(hvd_result_device(job.get(), handle, 0, &device, &ordinal), HVD_OK) << hvd_last_error();
+  EXPECT_TRUE(split == 3 && dimensions == 1 && shape[0] == 3 && device == HVD_HOST);
+  float copy[3] = {};
+  void *again = nullptr, *owner_again = nullptr;
+  EXPECT_EQ(hvd_result_copy(job.get(), handle, 0, copy, sizeof copy), HVD_INVALID_ARGUMENT);
+  EXPECT_EQ(hvd_result_take(job.get(), handle, 0, &again, &owner_again, &free_data, nullptr), HVD_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(hvd_last_error()).find("was taken before"), std::string::npos) << hvd_last_error();
+  EXPECT_EQ(static_cast<const float*>(data)[2], 3);
+  free_data(owner);
+  hvd_release(job.get(), handle);
+}
+
 TEST(Results, begin_at_multiples_of_64_bytes) {
   horovod::Runtime job;
   hvd_op* op = prepare(job.get(), "aligned", HVD_ALLGATHER);

@@ -39,6 +39,7 @@ struct Kernel final : kernels::Use {
   struct Kept {
     void *data = nullptr, *owner = nullptr;
     void (*free_data)(void*) = nullptr;
+    std::int64_t rows = -1;  // that came from the only rank
   };
   struct Outcome {
     kernels::Ending ending;
@@ -64,6 +65,7 @@ struct Kernel final : kernels::Use {
     EXPECT_EQ(hvd_result_take(it.runtime, it.handle, it.index, &kept.data, &kept.owner, &kept.free_data, nullptr),
               HVD_OK)
         << hvd_last_error();
+    EXPECT_EQ(hvd_result_splits(it.runtime, it.handle, it.index, &kept.rows, 1), HVD_OK) << hvd_last_error();
   }
   void end(const kernels::Ending& ending) override {
     found.ending = ending;
@@ -95,21 +97,22 @@ class Program {
     }
   }
 
-  // A kernel of a framework sums two tensors and gathers a third, and the framework goes on when the kernel has ended.
-  // The inputs are late then.
+  // A kernel of a framework sums two tensors, gathers a third and exchanges a fourth, and the framework goes on when
+  // the kernel has ended. The inputs are late then.
   void run_kernel_on(hvd_runtime* runtime) {
     runtime_ = runtime;
-    const Floats first(5, 3), second(30'000, 4), rows(7, static_cast<float>(rank_));
+    const Floats first(5, 3), second(30'000, 4), rows(7, 8), others(9, 10);
+    const std::pair<const Floats*, hvd_verb> members[] = {
+        {&first, HVD_ALLREDUCE}, {&second, HVD_ALLREDUCE}, {&rows, HVD_ALLGATHER}, {&others, HVD_ALLTOALL}};
     for (int round = 0; round < 3; ++round) {
       hvd_double_hold(own_.get());
       auto kernel = std::make_unique<Kernel>(own_.get(), device_->ordinal());
       std::vector<Memory> inputs, outputs;
-      for (const Floats* values : {&first, &second, &rows}) {
+      for (const auto& [values, verb] : members) {
         inputs.push_back(upload(*values));
         outputs.push_back(memory_of(values->size(), Where::on_device));
-        const bool is_gathered = values == &rows;
-        kernel->add(is_gathered ? HVD_ALLGATHER : HVD_ALLREDUCE, values->size(), inputs.back().data(),
-                    is_gathered ? nullptr : outputs.back().data());
+        kernel->add(verb, values->size(), inputs.back().data(),
+                    verb == HVD_ALLREDUCE ? outputs.back().data() : nullptr);
       }
       std::future<Kernel::Outcome> later = kernel->outcome.get_future();
       kernels::submit(std::move(kernel));
@@ -118,9 +121,10 @@ class Program {
       inputs.clear();
       ASSERT_EQ(found.ending.status, HVD_OK) << found.ending.message;
       EXPECT_TRUE(read(outputs[0].data(), 5) == first && read(outputs[1].data(), 30'000) == second);
-      ASSERT_EQ(found.kept.size(), 1U);
-      EXPECT_TRUE(read(found.kept[0].data, 7) == rows);
-      found.kept[0].free_data(found.kept[0].owner);
+      ASSERT_EQ(found.kept.size(), 2U);
+      EXPECT_TRUE(read(found.kept[0].data, 7) == rows && read(found.kept[1].data, 9) == others);
+      EXPECT_TRUE(found.kept[0].rows == 7 && found.kept[1].rows == 9);
+      for (const Kernel::Kept& kept : found.kept) kept.free_data(kept.owner);
     }
   }
 
