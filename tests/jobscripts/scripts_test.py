@@ -150,6 +150,10 @@ class JobScripts(unittest.TestCase):
         done = self.run_script(written, SLURM_JOB_ID="77")
         self.assertEqual(((self.folder / "ranks").read_text(), (self.folder / "requeued").read_text()),
                          ("told\n", "requeue 77\n"), done.stderr)
+        (self.folder / "requeued").unlink()
+        done = self.run_script(written, SLURM_JOB_ID="77", SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="3")
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77_3\n", "one task, not the whole array")
+        (self.folder / "requeued").write_text("requeue 77\n")
         done = self.run_script(written, SLURM_JOB_ID="77", SLURM_RESTART_COUNT="20")
         self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\n", "put back too often")
         once = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue", "--max-requeues", "1").stdout
