@@ -8,6 +8,7 @@
 #include "schedulers/grammar/durations.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 #include "schedulers/scheduler.hpp"
+#include "schedulers/slurm/batch_script.hpp"
 #include "schedulers/slurm/components.hpp"
 
 namespace hvd::schedulers {
@@ -76,11 +77,7 @@ class Slurm final : public Scheduler {
  public:
   Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}, "SLURM_RESTART_COUNT"}) {}
 
-  std::string job(const Environment& environment) const override {
-    auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
-    if (array && task) return *array + "_" + *task;
-    return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
-  }
+  std::string job(const Environment& environment) const override { return job_of_slurm(environment); }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
@@ -96,7 +93,10 @@ class Slurm final : public Scheduler {
     auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
     if (end && *end > 0 && !sources.asks_anew)
       return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
-    const std::string own = sources.environment.get("SLURM_JOB_ID").value_or("");
+    // For the number of a job array squeue tells about all its tasks, for that of a heterogeneous job about all parts.
+    const std::string own = sources.environment.has("SLURM_ARRAY_TASK_ID")
+                                ? job(sources.environment)
+                                : sources.environment.get("SLURM_JOB_ID").value_or("");
     std::string text = sources.ask({"squeue", "--noheader", "--jobs", own, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));
   }

@@ -36,15 +36,22 @@ BatchScript batch_script_of(std::string_view shown) {
   return script;
 }
 
-std::string batch_job_of_slurm(const Environment& environment) {
-  return environment.get("ENVIRONMENT") == "BATCH" ? environment.get("SLURM_JOB_ID").value_or("") : "";
+std::string job_of_slurm(const Environment& environment) {
+  auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
+  if (array && task) return *array + "_" + *task;
+  return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
 }
 
-int place_of_slurm_node(const Environment& environment) {
+std::string batch_job_of_slurm(const Environment& environment) {
+  return environment.get("ENVIRONMENT") == "BATCH" ? job_of_slurm(environment) : "";
+}
+
+NodePlace place_of_slurm_node(const Environment& environment) {
   auto nodes = expand_hosts(environment.get("SLURM_JOB_NODELIST").value_or(""));
-  if (!nodes) return 0;
+  if (!nodes) return {};
   const auto found = std::ranges::find(*nodes, environment.get("SLURMD_NODENAME").value_or(""));
-  return found == nodes->end() ? 0 : static_cast<int>(found - nodes->begin());
+  if (found == nodes->end()) return {};
+  return {static_cast<int>(found - nodes->begin()), static_cast<int>(nodes->size())};
 }
 
 }  // namespace hvd::schedulers

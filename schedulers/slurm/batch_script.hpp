@@ -22,9 +22,16 @@ struct BatchScript {
 // Reads what `scontrol -o show job` has printed.
 BatchScript batch_script_of(std::string_view shown);
 
-// Returns the number of the batch job around this process, empty in other jobs (salloc) and outside.
+// Returns the job around this process as the commands of Slurm take it, "17" or "17_3"; empty outside. In a job array
+// SLURM_JOB_ID does not do: for the last task it is the number of the whole array.
+std::string job_of_slurm(const Environment& environment);
+// Returns job_of_slurm() in a batch job; empty in other jobs (salloc) and outside.
 std::string batch_job_of_slurm(const Environment& environment);
-// Returns the place of this node among those of the job; 0 if it is not known.
-int place_of_slurm_node(const Environment& environment);
+
+// The place of this node among those of the job; 0 of 1 if it is not known.
+struct NodePlace {
+  int place = 0, nodes = 1;
+};
+NodePlace place_of_slurm_node(const Environment& environment);
 
 }  // namespace hvd::schedulers

@@ -40,6 +40,16 @@ const std::vector<CapturedJob>& captured_jobs() {
                      {"SLURM_JOB_END_TIME", "1700000060"}},
        .expected = "17_3 gpu07:4/4c/4g",
        .seconds_left = 60},
+      {.key = "slurm",  // the last task of a job array, which has the number of the array
+       .variables = {{"SLURM_JOB_ID", "17"},
+                     {"SLURM_ARRAY_JOB_ID", "17"},
+                     {"SLURM_ARRAY_TASK_ID", "4"},
+                     {"SLURM_JOB_NODELIST", "n1"},
+                     {"SLURM_JOB_CPUS_PER_NODE", "2"},
+                     {"SLURM_TASKS_PER_NODE", "2"}},
+       .answers = {{"squeue --noheader --jobs 17_4 --format %L", "10:00\n"}},
+       .expected = "17_4 n1:2/2c",
+       .seconds_left = 600},
       {.key = "slurm",  // inside a step the number of tasks is the step's, and is not used
        .variables = slurm + Texts{{"SLURM_STEP_ID", "0"}, {"SLURM_GPUS_PER_NODE", "a100:2"}},
        .answers = {{"squeue --noheader --jobs 17 --format %L", "1-00:00:05\n"}},
