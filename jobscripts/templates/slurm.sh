@@ -46,6 +46,10 @@
 %if elastic
 # horovodrun starts the ranks by steps of srun, one for each other node.
 launch=(horovodrun -np {{ranks}}{{launcher_flags}})
+%if requeue
+# horovodrun on the other nodes puts the job back if this node is lost.
+export HOROVOD_MAX_REQUEUES="${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}"
+%end
 %end
 %if not elastic
 # Every rank sees all GPUs of its node and chooses one by its local rank, so GPUs can copy to each other directly. The

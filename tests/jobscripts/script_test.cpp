@@ -55,6 +55,10 @@ TEST(Scripts, of_elastic_jobs_of_slurm_survive_the_loss_of_a_node) {
     EXPECT_TRUE(has(*script, line)) << line << *script;
   for (const char* word : {"launch=(srun", "--gpu-bind", "--cpus-per-task=\"$SLURM"})
     EXPECT_FALSE(has(*script, word)) << word << *script;
+  wanted.is_requeued = true;
+  wanted.max_requeues = 5;
+  EXPECT_TRUE(has(*write_script(*find_site("perlmutter"), wanted),
+                  "export HOROVOD_MAX_REQUEUES=\"${HOROVOD_MAX_REQUEUES:-5}\"\n"));
   wanted.least_ranks = 9;
   EXPECT_EQ(testing::missing_from(error_of("perlmutter", wanted), {"--min-np 9 is more than the 8 ranks", "--nodes"}),
             "");

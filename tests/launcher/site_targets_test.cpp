@@ -207,7 +207,7 @@ TEST(AgentsTarget, lets_pbsdsh_start_agents_where_there_is_no_pals) {
   EXPECT_EQ(composed.target, "agents");
   ASSERT_EQ(composed.hosts.size(), 2u);
   EXPECT_EQ(composed.hosts[1].reach,
-            (std::vector<std::string>{"/proc/self/exe", pbsdsh_line_flag, "ib0", "-", "x2.site"}));
+            (std::vector<std::string>{"/proc/self/exe", pbsdsh_line_flag, "ib0", "-", "-", "x2.site"}));
   EXPECT_TRUE(composed.hosts[1].takes_words);
   EXPECT_EQ(compose(programs, variables, 3, {"--gloo"}).hosts[1].reach.front(), "ssh");
   EXPECT_EQ(task_number_of("x2", "x1.site\nx1.site\nx2.site\n"), 2);
@@ -223,11 +223,12 @@ const Variables three_nodes_of_slurm = {{"SLURM_JOB_ID", "7"},
 TEST(AgentsTarget, starts_an_elastic_job_on_all_nodes_of_slurm_by_srun) {
   Programs programs;
   programs.add("srun");
-  const std::vector<const char*> elastic = {"--min-np", "2", "--network-interfaces", "ib0"};
+  const std::vector<const char*> elastic = {"--min-np", "2", "--network-interfaces", "ib0", "--max-requeues", "5"};
   Composed composed = compose(programs, three_nodes_of_slurm, 4, elastic);
   EXPECT_EQ(composed.target, "agents");
   ASSERT_EQ(composed.hosts.size(), 3u) << composed.command;
-  EXPECT_EQ(composed.hosts[2].reach, (std::vector<std::string>{"/proc/self/exe", srun_line_flag, "ib0", "-", "n3"}));
+  EXPECT_EQ(composed.hosts[2].reach,
+            (std::vector<std::string>{"/proc/self/exe", srun_line_flag, "ib0", "-", "5", "n3"}));
   EXPECT_TRUE(composed.hosts[2].takes_words);
   EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"n1", 2}, {"n2", 2}, {"n3", 2}})) << "also those for spares";
   EXPECT_EQ(compose(programs, three_nodes_of_slurm, 4, {"--min-np", "2", "--gloo"}).hosts[2].reach[0], "ssh");

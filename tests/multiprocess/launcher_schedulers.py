@@ -278,14 +278,14 @@ class ALineThroughSrun(unittest.TestCase):
     def test_leaves_no_file_behind_if_it_is_ended_before_an_agent_has_called(self):
         with tempfile.TemporaryDirectory() as programs, tempfile.TemporaryDirectory() as shared:
             srun = pathlib.Path(programs, "srun")
-            srun.write_text("#!/bin/sh\necho started\nexec sleep 1000\n", encoding="ascii")
+            srun.write_text("#!/bin/sh\necho started, $HOROVOD_MAX_REQUEUES\nexec sleep 1000\n", encoding="ascii")
             srun.chmod(stat.S_IRWXU)
             environment = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", HOROVOD_SHARED_DIR=shared)
-            line = subprocess.Popen([HOROVODRUN, "--as-line-through-srun", "-", "-", "n1", HOROVODRUN, "-", "5"],
+            line = subprocess.Popen([HOROVODRUN, "--as-line-through-srun", "-", "-", "3", "n1", HOROVODRUN, "-", "5"],
                                     env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                     start_new_session=True)
             with line:
-                self.assertEqual(line.stderr.readline(), b"started\n")
+                self.assertEqual(line.stderr.readline(), b"started, 3\n")
                 self.assertEqual(len(os.listdir(shared)), 1)
                 os.killpg(line.pid, signal.SIGTERM)
                 self.assertEqual(line.wait(60), -signal.SIGTERM)

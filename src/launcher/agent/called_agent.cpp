@@ -153,15 +153,16 @@ int run_line(int count, char** arguments, FindWay find_way) {
   ::signal(SIGPIPE, SIG_IGN);
   const Environment environment = Environment::of_this_process();
   const std::vector<std::string> words(arguments, arguments + count);
-  if (words.size() != 6) return complain("a line to an agent was started with other arguments than expected");
+  if (words.size() != 7) return complain("a line to an agent was started with other arguments than expected");
   Environment network = environment;
   if (words[0] != "-") network.set("HOROVOD_GLOO_IFACE", words[0]);
   if (words[1] != "-") network.set("HOROVOD_PORT_RANGE", words[1]);
   std::vector<std::string> warnings;
   auto config = Config::from(network, warnings);
   if (!config) return complain(config.error().message);
-  auto way = find_way(environment, words[2]);
+  auto way = find_way(environment, words[3]);
   if (!way) return complain(way.error().message);
+  if (words[2] != "-") way->environment.set("HOROVOD_MAX_REQUEUES", words[2]);  // for an agent of srun
   auto sockets = posix::listen_for_peers(config->network_interfaces, config->port_range);
   if (!sockets) return complain(sockets.error().message);
   const std::string secret = posix::random_hex(secret_bytes / 2);
@@ -171,7 +172,7 @@ int run_line(int count, char** arguments, FindWay find_way) {
     CallFile file(environment, sockets->endpoints + "\n" + secret);
     if (!file.is_written())
       return complain(file.path() + " cannot be written: set HOROVOD_SHARED_DIR to a folder that all hosts see");
-    for (const std::string& word : {words[3], std::string(called_agent_flag), file.path(), words[5]})
+    for (const std::string& word : {words[4], std::string(called_agent_flag), file.path(), words[6]})
       way->command.push_back(word);
     auto started = start(way->command, way->environment);
     if (!started) return complain(started.error().message);

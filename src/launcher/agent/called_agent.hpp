@@ -16,8 +16,9 @@
 
 namespace hvd::launcher {
 
-// The first argument of the line. The next arguments are the interfaces and the ports ("-": any), the host, and the
-// words that start an agent (remote_agent_words).
+// The first argument of the line. The next arguments are the interfaces and the ports ("-": any), --max-requeues for
+// an agent that stands in for a lost script ("-": its default), the host, and the words that start an agent
+// (remote_agent_words).
 inline constexpr const char* pbsdsh_line_flag = "--as-line-through-pbsdsh";
 int run_pbsdsh_line(int count, char** arguments);
 inline constexpr const char* srun_line_flag = "--as-line-through-srun";

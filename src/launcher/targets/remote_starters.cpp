@@ -30,7 +30,8 @@ std::optional<RemoteStarter> remote_starter(const JobAround& around, const Envir
     RemoteStarter starter{row.program, {row.program}, row.line_flag == nullptr};
     if (row.line_flag != nullptr)
       starter.words = {"/proc/self/exe", row.line_flag, environment.get("HOROVOD_GLOO_IFACE").value_or("-"),
-                       environment.get("HOROVOD_PORT_RANGE").value_or("-")};
+                       environment.get("HOROVOD_PORT_RANGE").value_or("-"),
+                       environment.get("HOROVOD_MAX_REQUEUES").value_or("-")};
     starter.words.insert(starter.words.end(), row.options.begin(), row.options.end());
     return starter;
   }
