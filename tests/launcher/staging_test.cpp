@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -228,6 +229,35 @@ TEST_F(Staging, says_what_is_wrong_with_an_archive) {
   auto evil = unpack(packed(file("../evil") + the_end(), "gzip"), "gzip");
   ASSERT_FALSE(evil);
   EXPECT_FALSE(fs::exists(in_own("evil")));
+}
+
+TEST_F(Staging, says_how_to_pack_what_this_libarchive_does_not_read) {
+  const std::string bytes = file("bin/a") + the_end();
+  auto frame_of = [&](int log_of_window) {  // one block of zstd, not compressed
+    const auto block = static_cast<unsigned>(bytes.size()) << 3 | 1;
+    std::string head("\x28\xb5\x2f\xfd\0", 5);
+    for (unsigned byte : {static_cast<unsigned>(log_of_window - 10) << 3, block, block >> 8, block >> 16})
+      head += static_cast<char>(byte & 0xff);
+    return head + bytes;
+  };
+  EXPECT_TRUE(unpack(frame_of(27), "zstd"));
+  auto too_long = unpack(frame_of(28), "zstd");
+  ASSERT_FALSE(too_long);
+  EXPECT_EQ(
+      too_long.error().message.find("its window is too long for libarchive: pack with a window of at most 128 MiB"), 0u)
+      << too_long.error().message;
+
+  archive::Calls without_zstd = *archive::calls().value();
+  without_zstd.archive_read_support_filter_zstd = [](archive::Handle) { return archive::only_a_warning; };
+  write("zstd.tar", frame_of(20));
+  posix::FileDescriptor packed(::open(in_own("zstd.tar").c_str(), O_RDONLY | O_CLOEXEC));
+  auto reader = archive::Reader::open(without_zstd, packed.get(), "zstd");
+  const Status read = !reader ? Status(reader.error()) : [&] {
+    auto member = reader->next();
+    return member ? Status() : Status(member.error());
+  }();
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message.find("libarchive was built without zstd on this node"), 0u) << read.error().message;
 }
 
 TEST_F(Staging, says_how_much_room_is_needed_and_how_much_is_there) {

@@ -47,7 +47,8 @@ Result<std::unique_ptr<Unpacker>> Unpacker::start(Options options) {
     if (!gunzip) return gunzip.error();
     unpacker->gunzip_.emplace(std::move(*gunzip));
   }
-  if (auto found = archive::calls(); !found) return found.error();
+  auto calls = archive::calls();
+  if (!calls) return calls.error();
   if (::chdir(unpacker->options_.folder.c_str()) != 0)
     return system_error("cannot go to " + unpacker->options_.folder, errno);
   int ends[2];
@@ -56,9 +57,9 @@ Result<std::unique_ptr<Unpacker>> Unpacker::start(Options options) {
   unpacker->to_thread_ = posix::FileDescriptor(ends[1]);
   ::fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes);  // if the system does not allow this size, the pipe keeps its size
   // The thread closes its end when it has ended, and add() fails then.
-  auto thread = posix::start_thread("hvd unpack", [it = unpacker.get(), end = from.get()] {
+  auto thread = posix::start_thread("hvd unpack", [it = unpacker.get(), end = from.get(), &calls = **calls] {
     const posix::FileDescriptor bytes(end);
-    auto reader = archive::Reader::open(bytes.get());
+    auto reader = archive::Reader::open(calls, bytes.get(), it->options_.packing);
     it->outcome_ = reader ? it->unpack(*reader) : Status(reader.error());
   });
   if (!thread) return thread.error();

@@ -30,33 +30,41 @@ void Reader::EndOfWriting::operator()(Handle handle) const {
   if (auto loaded = calls()) (*loaded)->archive_write_free(handle);
 }
 
-Error Reader::damaged() const {
-  return Error(ErrorCode::invalid_argument,
-               "it is damaged, or no archive of tar: " + text_of(calls_->archive_error_string(archive_.get())));
+Error Reader::not_read() const {
+  const std::string said = text_of(calls_->archive_error_string(archive_.get()));
+  // The error of zstd for a window of more than 2^27 bytes.
+  if (said.find("requires too much memory") != std::string::npos)
+    return Error(
+        ErrorCode::invalid_argument,
+        "its window is too long for libarchive: pack with a window of at most 128 MiB, zstd --long=27 (" + said + ")");
+  if (!has_filter_)
+    return Error(ErrorCode::unsupported, "libarchive was built without " + packing_ +
+                                             " on this node: install one that has it, or pack by gzip (" + said + ")");
+  return Error(ErrorCode::invalid_argument, "it is damaged, or no archive of tar: " + said);
 }
 
 Error Reader::not_written() const {
   return Error(ErrorCode::system, text_of(calls_->archive_error_string(disk_.get())));
 }
 
-Result<Reader> Reader::open(int descriptor) {
-  auto loaded = calls();
-  if (!loaded) return loaded.error();
-  const Calls& call = **loaded;
-  Reader reader(call);
+Result<Reader> Reader::open(const Calls& call, int descriptor, std::string packing) {
+  Reader reader(call, std::move(packing));
   reader.archive_.reset(call.archive_read_new());
   reader.disk_.reset(call.archive_write_disk_new());
   if (!reader.archive_ || !reader.disk_) return Error(ErrorCode::out_of_memory, "no memory to unpack with");
   Handle archive = reader.archive_.get();
   call.archive_read_support_format_tar(archive);
-  for (auto support : {call.archive_read_support_filter_bzip2, call.archive_read_support_filter_xz,
-                       call.archive_read_support_filter_zstd})
-    support(archive);
+  const std::pair<const char*, int (*)(Handle)> filters[] = {{"bzip2", call.archive_read_support_filter_bzip2},
+                                                             {"xz", call.archive_read_support_filter_xz},
+                                                             {"zstd", call.archive_read_support_filter_zstd}};
+  // A warning tells that libarchive has no such filter and will call a program, which the node may lack.
+  for (const auto& [name, support] : filters)
+    if (support(archive) != fine && reader.packing_ == name) reader.has_filter_ = false;
   // Otherwise it would not read what follows the first end mark, and not see that a compressed stream is damaged there.
   call.archive_read_set_format_option(archive, "tar", "read_concatenated_archives", "1");
   call.archive_write_disk_set_options(reader.disk_.get(),
                                       keep_times | not_through_links | no_dot_dot | no_absolute_paths);
-  if (call.archive_read_open_fd(archive, descriptor, bytes_at_once) != fine) return reader.damaged();
+  if (call.archive_read_open_fd(archive, descriptor, bytes_at_once) != fine) return reader.not_read();
   return reader;
 }
 
@@ -64,7 +72,7 @@ Result<Reader> Reader::open(int descriptor) {
 Result<std::optional<Member>> Reader::next() {
   const int code = calls_->archive_read_next_header(archive_.get(), &entry_);
   if (code == end_of_archive) return std::optional<Member>();
-  if (code != fine && code != only_a_warning) return damaged();
+  if (code != fine && code != only_a_warning) return not_read();
   Member member;
   member.path = text_of(calls_->archive_entry_pathname(entry_));
   member.kind = kind_of(calls_->archive_entry_filetype(entry_));
@@ -86,7 +94,7 @@ Status Reader::extract() {
     std::int64_t offset = 0;
     const int read = calls_->archive_read_data_block(archive_.get(), &bytes, &count, &offset);
     if (read == end_of_archive) break;
-    if (read != fine) return damaged();
+    if (read != fine) return not_read();
     if (calls_->archive_write_data_block(disk_.get(), bytes, count, offset) < 0) return not_written();
   }
   const int ended = calls_->archive_write_finish_entry(disk_.get());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/result.hpp"
 #include "native/archive/calls.hpp"
@@ -21,8 +22,9 @@ struct Member {
 // Used by one thread.
 class Reader {
  public:
-  // The archive may be compressed by zstd, xz or bzip2; for gzip there is Gunzip. The descriptor stays the caller's.
-  static Result<Reader> open(int descriptor);
+  // The archive is packed by "zstd", "xz", "bzip2" or "none"; for gzip there is Gunzip. The descriptor stays the
+  // caller's.
+  static Result<Reader> open(const Calls& calls, int descriptor, std::string packing);
 
   // Goes to the next member. Returns nothing at the end of the stream; then it was read to the last byte, so that the
   // checksum of its compression is checked, too. Members after an end mark are members like others.
@@ -41,10 +43,12 @@ class Reader {
   struct EndOfWriting {
     void operator()(Handle handle) const;
   };
-  explicit Reader(const Calls& calls) : calls_(&calls) {}
-  Error damaged() const;
+  Reader(const Calls& calls, std::string packing) : calls_(&calls), packing_(std::move(packing)) {}
+  Error not_read() const;
   Error not_written() const;
   const Calls* calls_;
+  std::string packing_;
+  bool has_filter_ = true;  // for the packing
   std::unique_ptr<OfLibarchive, EndOfReading> archive_;
   std::unique_ptr<OfLibarchive, EndOfWriting> disk_;
   Entry entry_ = nullptr;  // libarchive's
