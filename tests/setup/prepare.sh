@@ -155,6 +155,7 @@ install_horovod() {
     -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
   [ "$(cat "$folder/horovod.stamp" 2>/dev/null)" != "$state" ] || return 0
   say ":: pip install . into $folder: builds this tree's wheel"
+  rm -f "$folder/horovod.stamp"  # pip may be ended while it installs
   # The build folder is kept, so that only changed files are compiled again. --no-build-isolation takes the machine's
   # build tools. The compilers have the names that CMake gives them, because ccache tells compilers apart by name.
   CC=${CC:-cc} CXX=${CXX:-c++} pip_install "$folder" --no-build-isolation --no-deps --force-reinstall \
