@@ -69,6 +69,49 @@ TEST(MembershipAfterFailures, keeps_a_slot_that_fails_often_while_the_training_c
   }
 }
 
+TEST(MembershipAfterFailures, loses_a_slot_whose_new_processes_fail_before_a_commit_while_the_others_commit) {
+  Rig rig(Rig::settings(2, 1));
+  rig.begin({{"a", 2}});
+  rig.fail(2);
+  rig.ask({1}, Cause::failed, 7);
+  rig.steps();
+  for (int worker : {3, 4}) {
+    rig.ask({worker});
+    rig.steps();
+    rig.ask({1}, Cause::hosts_updated, 5 * worker);
+    rig.steps();
+    rig.fail(worker);
+    rig.ask({1}, Cause::failed, 5 * worker);
+    rig.steps();
+  }
+  EXPECT_EQ(rig.started.back(), 4) << "the first process had come as far as a commit, the next two had not";
+  rig.pass(seconds(600));
+  EXPECT_EQ(rig.steps(), Words{});
+}
+
+TEST(MembershipAfterFailures, counts_failures_anew_after_a_process_of_the_slot_that_took_part_in_a_commit) {
+  Rig rig(Rig::settings(2, 1));
+  rig.begin({{"a", 2}});
+  rig.fail(2);
+  rig.ask({1}, Cause::failed, 7);
+  rig.steps();
+  rig.fail(3);
+  EXPECT_EQ(rig.steps(), Words{"start 4 on a1"});
+  rig.ask({4});
+  rig.steps();
+  rig.ask({1}, Cause::hosts_updated, 8);
+  rig.steps();
+  rig.ask({1, 4}, Cause::failed, 9);
+  rig.steps();
+  rig.fail(4);
+  rig.ask({1}, Cause::failed, 9);
+  EXPECT_EQ(rig.steps(), (Words{"1 is 0 of 1 in 5", "start 5 on a1"}));
+  rig.fail(5);
+  EXPECT_EQ(rig.steps(), Words{"start 6 on a1"});
+  rig.fail(6);
+  EXPECT_EQ(rig.steps(), Words{"out a1"});
+}
+
 TEST(MembershipAfterFailures, keeps_the_host_of_a_failed_rank_if_only_its_ranks_have_the_state) {
   Membership::Settings settings = Rig::settings(2, 2, 2);
   settings.spares = 2;

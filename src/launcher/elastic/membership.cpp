@@ -115,7 +115,7 @@ void Membership::fail_without_rank(Worker worker, const std::string& how, Phase 
   if (epoch_ == 0) has_failed_early_ = has_lost_early_ = true;
   note(who + " " + how);
   if (epoch_ == 0) return take_out_slot(member.slot, who + " " + how);
-  lose_slot(member.slot, who + " " + how);
+  lose_slot(member, who + " " + how);
 }
 
 // ---- steps
@@ -206,7 +206,7 @@ bool Membership::judge_failures(Time now) {
       } else if (late > 0) {
         return false;
       } else {
-        lose_slot(each.slot, each.text);
+        lose_slot(workers_.at(each.worker), each.text);
       }
     }
     each.is_judged = true;
@@ -302,7 +302,12 @@ void Membership::begin_world(Time now) {
   if (epoch_ > 0) note(text_about_world(places.size()));
   if (must_sync) interrupted_ = epoch_;
   ++epoch_;
-  for (Worker worker : world_) workers_.at(worker).rank.reset();
+  for (Worker worker : world_) {
+    Member& member = workers_.at(worker);
+    member.has_advanced = member.has_advanced || first_step_ < step_;
+    member.rank.reset();
+  }
+  first_step_ = step_;
   world_.clear();
   int newcomers = 0;
   for (const WorldPlace& place : places)
@@ -416,15 +421,14 @@ void Membership::take_out_slot(const HostPool::Slot& slot, const std::string& wh
 }
 
 // A slot without a cooldown may fail several times before it goes out. With a cooldown, the user has chosen how long a
-// failed slot stays out.
-void Membership::lose_slot(const HostPool::Slot& slot, const std::string& why) {
+// failed slot stays out. Progress that the others make without the slot's processes does not count for it.
+void Membership::lose_slot(const Member& member, const std::string& why) {
   if (!settings_.cooldown) {
-    SlotFailures& failures = slot_failures_[slot];
-    if (failures.step < step_) failures.number = 0;
-    failures.step = step_;
-    if (++failures.number < most_failures_of_slot) return;
+    int& failures = slot_failures_[member.slot];
+    if (member.has_advanced || (member.rank && first_step_ < step_)) failures = 0;
+    if (++failures < most_failures_of_slot) return;
   }
-  take_out_slot(slot, why);
+  take_out_slot(member.slot, why);
 }
 
 void Membership::stop(Worker worker, const std::string& why) {

@@ -14,7 +14,7 @@
 //  3. A rank that fails takes its host out while other hosts hold `least` live workers and the training's state; else
 //     only its slot is lost. A lost host is always out. A host or slot that is out returns after its cooldown; without
 //     a cooldown it never returns. A failed slot without a cooldown gets a replacement at once. It goes out at its
-//     third failure if the training has made no progress since the first.
+//     third failure in a row if the training made no progress in the worlds of the replacements.
 //  4. When a rank of the world asks again, or has failed, the world is over. All of its ranks must ask or end. Then the
 //     next world begins at once, with the ranks that are left and the workers that wait. It waits for others only while
 //     there are fewer than `least`.
@@ -50,7 +50,8 @@ class Membership {
   using Time = Clock::time_point;
   // How often the same first failure may happen at the same step; then the job ends.
   static constexpr int most_equal_failures = 3;
-  // How often a slot may fail, if there is no cooldown and the training does not come further between.
+  // How often a slot may fail in a row, if there is no cooldown and the training does not come further in the worlds of
+  // the processes that replace the first one.
   static constexpr int most_failures_of_slot = 3;
   // How long the first worker that can be added waits for others that were started, so that one reset adds them all.
   static constexpr auto patience_for_newcomers = std::chrono::seconds(10);
@@ -193,6 +194,7 @@ class Membership {
     std::optional<std::int64_t> step{};
     bool keeps = false;
     std::optional<Rank> rank{};  // in the last world; empty if it is not in it
+    bool has_advanced = false;   // the training has come further in an earlier world of it
     bool has_process() const { return phase == Phase::starting || phase == Phase::waiting || phase == Phase::in_world; }
   };
   struct Failure {
@@ -202,10 +204,6 @@ class Membership {
     std::string text;  // with the description of the worker
     bool is_host_lost = false;
     bool is_judged = false;  // whether its host or its slot is out was decided
-  };
-  struct SlotFailures {
-    int number = 0;
-    std::optional<std::int64_t> step{};  // how far the training had come
   };
   struct Mark {  // of a failure, to find equal ones
     int code = 0;
@@ -245,7 +243,7 @@ class Membership {
   void fail_without_rank(Worker worker, const std::string& how, Phase phase);
   void take_out_host(const std::string& host, const std::string& why);
   void take_out_slot(const HostPool::Slot& slot, const std::string& why);
-  void lose_slot(const HostPool::Slot& slot, const std::string& why);
+  void lose_slot(const Member& member, const std::string& why);
   void stop(Worker worker, const std::string& why);
   void note(std::string text);
   void end(Reason reason, std::string text);
@@ -267,7 +265,7 @@ class Membership {
   Settings settings_;
   HostPool pool_;
   std::map<Worker, Member> workers_;
-  std::map<HostPool::Slot, SlotFailures> slot_failures_;
+  std::map<HostPool::Slot, int> slot_failures_;  // in a row
   std::deque<Step> steps_;
   std::optional<End> end_;
   std::string why_not_found_;  // what discovery has failed by, as the user was told
@@ -281,7 +279,8 @@ class Membership {
 
   Epoch epoch_ = 0;
   std::vector<Worker> world_;
-  unsigned told_ = 0;  // the changes that the first rank of this world was told
+  std::optional<std::int64_t> first_step_;  // how far the training had come when this world began
+  unsigned told_ = 0;                       // the changes that the first rank of this world was told
 
   bool is_gathering_ = true;          // no world trains
   Time since_;                        // when that began
