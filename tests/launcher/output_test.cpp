@@ -75,6 +75,19 @@ TEST_F(PrinterOfAnElasticJob, lets_all_processes_of_a_slot_write_to_the_same_fil
   EXPECT_EQ(text_of("n1.1/stderr"), "100\n");
 }
 
+TEST_F(PrinterOfAnElasticJob, does_not_keep_what_an_earlier_job_has_written) {
+  PrinterOptions options;
+  options.folder = folder_;
+  options.size = 0;
+  for (const char* text : {"earlier\n", "new\n"}) {
+    Printer printer(options);
+    ASSERT_TRUE(printer.admit(Rank{0}, "n1.0"));
+    printer.add({Rank{0}, Stream::standard_error, text});
+  }
+  std::ifstream file(folder_ + "/n1.0/stderr");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "new\n");
+}
+
 TEST(Sink, keeps_what_a_full_pipe_does_not_take) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

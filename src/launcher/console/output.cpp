@@ -156,14 +156,14 @@ Status Printer::open_files() {
     return Error(ErrorCode::system, "--output-filename: the folder " + options_.folder + " cannot be written: " +
                                         (failed ? failed : std::error_code(errno, std::generic_category())).message());
   for (int rank = 0; rank < options_.size; ++rank) {
-    auto files = make_files("rank." + padded(rank, options_.size), O_TRUNC);
+    auto files = make_files("rank." + padded(rank, options_.size));
     if (!files) return files.error();
     ranks_[static_cast<std::size_t>(rank)].files = std::move(*files);
   }
   return {};
 }
 
-Result<std::shared_ptr<Printer::Files>> Printer::make_files(const std::string& name, int flags) const {
+Result<std::shared_ptr<Printer::Files>> Printer::make_files(const std::string& name) const {
   auto files = std::make_shared<Files>();
   std::string folder = options_.folder + "/" + name;
   std::error_code failed;
@@ -172,7 +172,7 @@ Result<std::shared_ptr<Printer::Files>> Printer::make_files(const std::string& n
     return Error(ErrorCode::system, "--output-filename: the folder " + folder + " cannot be made: " + failed.message());
   for (const char* stream : {"stdout", "stderr"}) {
     std::string path = folder + "/" + stream;
-    posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | flags | O_NONBLOCK | O_CLOEXEC, 0666));
+    posix::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666));
     if (!file) return system_error("--output-filename: " + path + " cannot be written", errno);
     (*files)[stream[3] == 'o' ? 0 : 1] = std::move(file);
   }
@@ -185,7 +185,7 @@ Status Printer::admit(Rank process, const std::string& name) {
   if (options_.folder.empty()) return {};
   std::shared_ptr<Files>& files = files_by_name_[name];
   if (files == nullptr) {
-    auto made = make_files(name, O_APPEND);
+    auto made = make_files(name);
     if (!made) return made.error();
     files = std::move(*made);
   }

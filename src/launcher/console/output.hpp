@@ -106,7 +106,7 @@ class Printer {
     std::deque<std::string> last_errors;
     std::string label;
   };
-  Result<std::shared_ptr<Files>> make_files(const std::string& name, int flags) const;
+  Result<std::shared_ptr<Files>> make_files(const std::string& name) const;
   PrinterOptions options_;
   std::vector<PerRank> ranks_;
   std::map<std::string, std::shared_ptr<Files>> files_by_name_;  // of processes that come and go
