@@ -1,9 +1,11 @@
 """hvd.elastic in jobs whose ranks all stay: training goes on after failures, with the same numbers on all ranks."""
 import random
+import warnings
 
 import pytest
 import torch
 
+from horovod.common import elastic
 from horovod.runner.elastic.worker import HostUpdateResult
 
 BATCH, SAMPLES, EPOCHS = 2, 24, 2
@@ -174,6 +176,30 @@ def test_a_training_that_was_disturbed_has_the_numbers_of_one_process(hvd, size)
             group["lr"] *= 0.5
     expected = list(model.state_dict().values())[:6]
     assert all(torch.allclose(left, right) for left, right in zip(found, expected))
+
+
+def test_a_commit_between_two_passes_of_a_step_is_named(hvd, monkeypatch):
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), backward_passes_per_step=2)
+    state = hvd.elastic.TorchState(model, optimizer)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda message, *_: found.append(str(message)))
+        monkeypatch.setattr(elastic.State, "_has_warned", False)
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+            state.commit()
+            optimizer.zero_grad()
+            state.commit()
+        assert found == []
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()
+            state.commit()
+    assert len(found) == 1 and "commit between two steps of the optimizer: found 1 of 2 backward passes" in found[0]
+    optimizer.step()
 
 
 def test_process_sets_are_there_after_a_reset(hvd, rank, size):

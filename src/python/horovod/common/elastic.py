@@ -6,6 +6,7 @@ that are left, and new ones. In other jobs it begins again with the ranks that t
 import functools
 import queue
 import sys
+import warnings
 
 from horovod import _core, _ops
 from horovod.common import process_sets as _process_sets
@@ -28,6 +29,8 @@ class State:
 
     bcast_object: a function that returns rank 0's object on all ranks. get_rank: a function that returns this rank.
     """
+
+    _has_warned = False  # in this process, of a commit within a step
 
     def __init__(self, bcast_object, get_rank):
         self._bcast_object = bcast_object
@@ -63,6 +66,7 @@ class State:
     def check_host_updates(self):
         """Raises HostsUpdatedInterrupt on all ranks if rank 0 has got a report of a change. All ranks call it at the
         same step."""
+        self._warn_if_within_step()
         notification_manager.look()
         last, changes = self._last_updated_timestamp, HostUpdateResult.no_update
         while True:
@@ -77,6 +81,19 @@ class State:
         self._last_updated_timestamp = last
         if last > before:
             raise HostsUpdatedInterrupt(skip_sync=changes == HostUpdateResult.removed)
+
+    def _warn_if_within_step(self):
+        done, passes = self._passes_done()
+        if done > 0 and not State._has_warned:
+            State._has_warned = True
+            warnings.warn(f"hvd.elastic: commit between two steps of the optimizer: found {done} of {passes} backward "
+                          "passes done (backward_passes_per_step). The state does not have their gradients: after a "
+                          "failure, and in a process that joins, the next step is made without them. Commit after the "
+                          "last pass and the step", stacklevel=4)
+
+    def _passes_done(self):
+        """How many backward passes are done for a step that is not made yet, and of how many."""
+        return 0, 1
 
     def save(self):
         """Keeps a copy of the state in this process."""

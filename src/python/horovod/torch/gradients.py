@@ -115,6 +115,14 @@ class Gradients(FollowedParameters, DroppedBatches):
             gradient.left = passes
 
     @property
+    def passes_done(self):
+        """How many of several passes (backward_passes_per_step) have added to gradients that no step has used."""
+        if self.settings.passes == 1:
+            return 0
+        return max((gradient.settings.passes - gradient.left for gradient in self._reducing
+                    if gradient.parameter.grad is not None), default=0)
+
+    @property
     def are_outstanding(self):
         """True if there are gradients whose results nobody has waited for, and which the program has not taken
         away."""

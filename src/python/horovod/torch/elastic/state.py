@@ -119,6 +119,15 @@ class TorchState(ObjectState):
         is_back = self._live is not None and self._is_restored
         return self._live.progress if is_back else super()._progress()
 
+    def _passes_done(self):
+        """Counted where the optimizer is a DistributedOptimizer that averages gradients with other ranks."""
+        for handler in self._handlers.values():
+            if isinstance(handler.value, torch.optim.Optimizer):
+                gradients = getattr(getattr(handler.value, "_distributed", None), "gradients", None)
+                if gradients is not None and gradients.passes_done > 0:
+                    return gradients.passes_done, gradients.settings.passes
+        return super()._passes_done()
+
     def _check_kinds(self, root):
         """ValueError if this rank would take part in other broadcasts than the rank `root`."""
         here = {name: (handler_class(handler.value).__name__, type(handler.value).__name__)
