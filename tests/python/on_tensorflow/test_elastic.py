@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow.keras as hvd_keras
+from horovod.common import elastic
 from horovod.common.exceptions import HorovodInternalError
 
 keras = tf.keras
@@ -82,8 +83,9 @@ def test_a_state_of_a_model_is_saved_restored_and_sent(hvd, rank, kind):
         make(keras.Sequential([keras.layers.Dense(1)]))
 
 
-def train_with_tape(hvd, rank, size, fails_at):
-    model = model_for(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9)))
+def train_with_tape(hvd, rank, size, fails_at, passes=1):
+    model = model_for(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9),
+                                               backward_passes_per_step=passes))
     failures = [fails_at]
 
     @tf.function(reduce_retracing=True)
@@ -111,6 +113,21 @@ def train_with_tape(hvd, rank, size, fails_at):
 
 def test_a_failure_changes_no_bit_of_a_training(hvd, rank, size):
     assert train_with_tape(hvd, rank, size, 3) == train_with_tape(hvd, rank, size, None)
+
+
+def test_a_failure_between_passes_of_a_step_counts_no_gradient_twice(hvd, rank, size):
+    found = train_with_tape(hvd, rank, size, 3, passes=2)
+    assert found == train_with_tape(hvd, rank, size, None, passes=2)
+
+
+def test_a_commit_between_two_passes_of_a_step_is_named(hvd, monkeypatch):
+    monkeypatch.setattr(elastic.State, "_has_warned", False)
+    model = model_for(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), backward_passes_per_step=2))
+    state = hvd.elastic.TensorFlowKerasState(model)
+    model.train_on_batch(DATA[:4], TARGETS[:4])
+    with pytest.warns(UserWarning, match="commit between two steps of the optimizer: found 1 of 2 backward passes"):
+        state.commit()
+    model.train_on_batch(DATA[:4], TARGETS[:4])
 
 
 def train_by_fit(hvd, rank, size, fails_at):

@@ -7,7 +7,23 @@ def aggregation_for(keras, backward_passes_per_step, average, sparse_as_dense):
     return _OnTorch(keras, backward_passes_per_step, average)
 
 
-class _OnTorch:
+class _Sums:
+    """Of the passes since the last step."""
+
+    # ids of a call's variables -> its counter, {number of the gradient -> sum}, the variables, which keep their ids
+    _states: dict
+
+    def passes_done(self):
+        return max((int(counter.numpy()) for counter, _, _ in self._states.values()), default=0)
+
+    def forget(self):
+        """The training goes back to an earlier state, and computes these gradients again."""
+        for counter, sums, _ in self._states.values():
+            counter.assign(0)
+            self._clear(sums)
+
+
+class _OnTorch(_Sums):
     """Adds gradients up, and reduces and applies the sums at every k-th call with the same variables."""
 
     def __init__(self, keras, backward_passes_per_step, average):
@@ -15,7 +31,6 @@ class _OnTorch:
         self._new_counter = lambda: keras.Variable(0, trainable=False, dtype="int32", name="aggregation_counter")
         self.counter = self._new_counter()  # of the first list of variables
         self._average = average
-        # ids of a call's variables -> its counter, {number of the gradient -> sum}, the variables, which keep their ids
         self._states = {}
 
     def apply(self, optimizer, gradients, variables, reduce, apply_now):
@@ -36,13 +51,17 @@ class _OnTorch:
         counter.assign(0)
         apply_now(reduce(added, variables))
 
+    @staticmethod
+    def _clear(sums):
+        sums.clear()
+
 
 def _new_counter():
     import tensorflow as tf
     return tf.Variable(0, trainable=False, dtype=tf.int32, name="aggregation_counter")
 
 
-class _OnTensorFlow:
+class _OnTensorFlow(_Sums):
     """Adds gradients up on this rank, and reduces and applies the sums at every k-th call with the same variables."""
 
     def __init__(self, backward_passes_per_step, average, sparse_as_dense):
@@ -50,7 +69,6 @@ class _OnTensorFlow:
         self.counter = _new_counter()  # of the first list of variables
         self._average = average
         self._sparse_as_dense = sparse_as_dense
-        # ids of a call's variables -> its counter, {number of the gradient -> sum}, the variables, which keep their ids
         self._states = {}
 
     def apply(self, optimizer, gradients, variables, reduce, apply_now):
@@ -70,8 +88,7 @@ class _OnTensorFlow:
                 sums = [each if each is None else each / tf.cast(self.backward_passes_per_step, each.dtype)
                         for each in sums]
             apply_now(reduce(sums, variables))
-            for each in all_sums.values():
-                each.assign(tf.zeros_like(each))
+            self._clear(all_sums)
             counter.assign(0)
             return tf.constant(True)
 
@@ -83,6 +100,12 @@ class _OnTensorFlow:
         if tf.executing_eagerly():
             return apply_sums() if is_due else only_count()
         return tf.cond(is_due, apply_sums, only_count)
+
+    @staticmethod
+    def _clear(sums):
+        import tensorflow as tf
+        for each in sums.values():
+            each.assign(tf.zeros_like(each))
 
     def _state_for(self, gradients, variables):
         """Returns the counter and the sums of calls with these variables, such as those of one of two models."""

@@ -86,6 +86,16 @@ class ModelState(ObjectState):
         more = [] if self.optimizer is None else variables_of(self.optimizer)
         return [each for each in own + more if id(each) not in known or known.discard(id(each)) is None]
 
+    @property
+    def _aggregation(self):
+        return getattr(getattr(self.optimizer, "_hvd", None), "aggregation", None)
+
+    def _passes_done(self):
+        aggregation = self._aggregation
+        if aggregation is None:
+            return super()._passes_done()
+        return aggregation.passes_done(), aggregation.backward_passes_per_step
+
     def _keep_values(self):
         be_in_variables(self.model)
         self._values = [(each, np.array(each.numpy())) for each in self._everything()]
@@ -98,6 +108,8 @@ class ModelState(ObjectState):
         be_in_variables(self.model)
         for variable, value in self._values:
             variable.assign(value)
+        if self._aggregation is not None:
+            self._aggregation.forget()
         super().restore()
 
     def sync(self):
