@@ -30,6 +30,7 @@ def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
     assert "rank 0 (host localhost, slot 0) was killed by signal 9 (SIGKILL): the job goes on with 2 ranks" \
         in found.stdout
     assert "FIRST FAILURE" not in found.stdout
+    assert "[0]<stderr>:Horovod: training begins again, reset 1: " in found.stdout
     assert len(lines_of(found, "went back to the last commit, step 5 of 9")) == 2, found.stdout
     ends = lines_of(found, "done ")
     assert sorted(end.split()[1] for end in ends) == ["0", "1", "2"], found.stdout

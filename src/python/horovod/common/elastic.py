@@ -230,7 +230,7 @@ class _Resets:
     """Counts the resets of one run, and ends the run when another reset would not help."""
 
     def __init__(self, state):
-        self.number, self.why = 0, ""
+        self.number, self.why, self._is_told = 0, "", True
         self._state = state
         self._saves, self._failures = None, 0  # the saves before the last failure, and the failures since
         self._size = _core.world()[1] if _core.has_place() else None
@@ -244,13 +244,19 @@ class _Resets:
         if size != self._size or _newcomers() > 0:
             self._failures = 0
         self._size = size
+        if not self._is_told:  # the rank 0 that was to tell may be gone
+            self._tell()
 
     def count(self, cause, why):
         if self.number == self._limit:
             raise RuntimeError(RESET_LIMIT_EXCEEDED_MESSAGE.format(self._limit)) from cause
-        self.number, self.why = self.number + 1, why
+        self.number, self.why, self._is_told = self.number + 1, why, False
+        self._tell()
+
+    def _tell(self):
         if not _core.has_place() or _core.world()[0] == 0:
-            first_line = why.partition("\n")[0]
+            self._is_told = True
+            first_line = self.why.partition("\n")[0]
             print(f"Horovod: training begins again, reset {self.number}: {first_line}", file=sys.stderr, flush=True)
 
     def count_failure(self, error):
