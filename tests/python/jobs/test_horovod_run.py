@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 
+import numpy
 import pytest
 
 import horovod
@@ -94,7 +95,10 @@ def test_the_place_and_the_arguments_are_checked():
     assert "in the thread another; call it in the main thread" in failed[0]
     for wrong, text in ((dict(hosts="a:1", hostfile="b"), "hosts or hostfile"),
                         (dict(use_gloo=True, use_mpi=True), "use_gloo or use_mpi"), (dict(num_proc=0), "1 or more"),
-                        (dict(num_proc=None), "1 or more")):
+                        (dict(num_proc=None), "1 or more"),
+                        *((dict(num_proc=2, **{name: each}), f"{name}: expected a number of ranks, found")
+                          for name in ("min_num_proc", "max_num_proc") for each in (True, 2.0, "2")),
+                        (dict(num_proc=True), "num_proc: expected a number of ranks, found True")):
         with pytest.raises(ValueError, match=text):
             horovod.run(print, **wrong)
 
@@ -130,10 +134,11 @@ def test_all_arguments_are_flags_of_horovodrun(monkeypatch):
     monkeypatch.setattr(launch, "_run", started.append)
     with pytest.warns(DeprecationWarning, match="network_interface is deprecated"):
         horovod.run(
-            print, num_proc=4, min_num_proc=2, max_num_proc=6, slots=2, reset_limit=3, cooldown_range=(1, 9),
-            hosts="n1:2,n2:2", start_timeout=50, ssh_port=22, ssh_identity_file="key", disable_cache=True,
-            output_filename="folder", verbose=2, use_mpi=True, mpi_args="--one --two", network_interface="a,b",
-            network_interfaces=["c"])
+            print, num_proc=numpy.int64(4), min_num_proc=2, max_num_proc=6, slots=2, reset_limit=3,
+            cooldown_range=(1, 9), hosts="n1:2,n2:2", start_timeout=50, ssh_port=22, ssh_identity_file="key",
+            disable_cache=True, output_filename="folder", verbose=2, use_mpi=True, mpi_args="--one --two",
+            network_interface="a,b", network_interfaces=["c"])
+    assert type(started[0].num_proc) is int
     found = flags.flags_of(started[0])
     assert sorted(found) == sorted([
         "--num-proc=4", "--min-num-proc=2", "--max-num-proc=6", "--slots-per-host=2", "--reset-limit=3",

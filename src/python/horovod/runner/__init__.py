@@ -1,4 +1,5 @@
 """Starts Horovod jobs. The launcher itself is the program `horovodrun`; `run` starts it for a function of Python."""
+import operator
 import sys
 import warnings
 
@@ -41,9 +42,9 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     from horovod.runner import launch
 
     given = _HorovodArgs()
-    given.num_proc = num_proc if np is None else np
-    given.min_num_proc = min_num_proc if min_np is None else min_np
-    given.max_num_proc = max_num_proc if max_np is None else max_np
+    given.num_proc = _number("num_proc", num_proc if np is None else np)
+    given.min_num_proc = _number("min_num_proc", min_num_proc if min_np is None else min_np)
+    given.max_num_proc = _number("max_num_proc", max_num_proc if max_np is None else max_np)
     given.slots, given.reset_limit, given.cooldown_range = slots, reset_limit, cooldown_range
     given.hosts, given.hostfile, given.host_discovery_script = hosts, hostfile, host_discovery_script
     given.start_timeout, given.ssh_port, given.ssh_identity_file = start_timeout, ssh_port, ssh_identity_file
@@ -53,6 +54,18 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     given.executable = executable or sys.executable
     given.run_func = functools.partial(func, *args, **(kwargs or {}))
     return launch._run(given)
+
+
+def _number(name, value):
+    """Takes whatever is a whole number, such as numpy's, but for True and False."""
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise ValueError(f"horovod.run: {name}: expected a number of ranks, found {value!r}")
 
 
 def _names_in(interfaces):
