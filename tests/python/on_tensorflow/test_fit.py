@@ -96,11 +96,15 @@ def test_5000_steps_keep_no_memory(hvd, size):
     tensor = tf.ones(1000)
     model = model_for(hvd_keras.DistributedOptimizer(adam()))
     data = tf.data.Dataset.from_tensors((DATA[:4], CLASSES[:4])).repeat()
+    # Caches and threads make one round or another grow. A kept tensor of 4000 bytes per step makes each grow by 6 MB.
     for run in (reduce, fit):
-        run(1000)
-        before = resident_megabytes()
-        run(4000)
-        assert resident_megabytes() - before < 8, run
+        run(500)
+        growths = []
+        for _ in range(3):
+            before = resident_megabytes()
+            run(1500)
+            growths.append(resident_megabytes() - before)
+        assert min(growths) < 3, (run, growths)
 
 
 @pytest.mark.parametrize("who", ["rank", "job"])
