@@ -135,6 +135,9 @@ def training_steps():
 
     contenders = {"TensorFlow": model_of_keras(hvd_tf.DistributedOptimizer, rows, labels), "torch": by_torch,
                   "TensorFlow, alone": model_of_keras(lambda one: one, rows, labels)}
+    if strategy is not None:
+        with strategy.scope():
+            contenders["MultiWorkerMirroredStrategy"] = model_of_keras(lambda one: one, rows, labels)
     return times_of(contenders)
 
 

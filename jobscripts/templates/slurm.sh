@@ -47,7 +47,7 @@
 # horovodrun starts the ranks by steps of srun, one for each other node.
 launch=(horovodrun -np {{ranks}}{{launcher_flags}})
 %if requeue
-# horovodrun on the other nodes puts the job back if this node is lost.
+# horovodrun puts the job back, here or, if this node is lost, on the other nodes.
 export HOROVOD_MAX_REQUEUES="${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}"
 %end
 %end

@@ -127,7 +127,10 @@ def test_a_commit_between_two_passes_of_a_step_is_named(hvd, monkeypatch):
     model.train_on_batch(DATA[:4], TARGETS[:4])
     with pytest.warns(UserWarning, match="commit between two steps of the optimizer: found 1 of 2 backward passes"):
         state.commit()
-    model.train_on_batch(DATA[:4], TARGETS[:4])
+    state.sync()  # as with a process that has joined and has done no pass
+    assert model.optimizer._hvd.aggregation.passes_done() == 0
+    for _ in range(2):
+        model.train_on_batch(DATA[:4], TARGETS[:4])
 
 
 def train_by_fit(hvd, rank, size, fails_at):

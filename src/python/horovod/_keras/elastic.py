@@ -118,6 +118,8 @@ class ModelState(ObjectState):
         shared = shared_variables(self.model, self.optimizer)
         if _core.has_place():
             arrays.assign_all(shared, 0, "elastic.variables")
+        if self._aggregation is not None:
+            self._aggregation.forget()  # a process that has joined has done no passes, and all must reduce together
         self._keep_values()
         super().sync()
 

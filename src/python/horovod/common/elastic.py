@@ -88,7 +88,7 @@ class State:
             State._has_warned = True
             warnings.warn(f"hvd.elastic: commit between two steps of the optimizer: found {done} of {passes} backward "
                           "passes done (backward_passes_per_step). The state does not have their gradients: after a "
-                          "failure, and in a process that joins, the next step is made without them. Commit after the "
+                          "failure, and when a process joins, the next step is made without them. Commit after the "
                           "last pass and the step", stacklevel=4)
 
     def _passes_done(self):
