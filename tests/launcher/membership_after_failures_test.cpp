@@ -330,30 +330,27 @@ TEST(MembershipAfterFailures, ends_if_the_least_number_is_not_reached_in_time_an
             "after 600 s (--elastic-timeout)");
 }
 
-TEST(MembershipAfterFailures, names_the_lowest_rank_that_can_save) {
+// Host a is lost, and the job ends for want of ranks; the others ask as `asked` tells. Returns who is to save.
+std::optional<Worker> keeper_after(const std::vector<std::pair<int, Membership::Ask>>& asked) {
   Rig rig(Rig::settings(4, 4));
   rig.begin({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
   rig.membership.host_lost("a", "no answer");
-  rig.membership.asks(Rig::worker(2), {Cause::failed, 7, false});
-  rig.membership.asks(Rig::worker(4), {Cause::failed, 7, true});
-  rig.membership.asks(Rig::worker(3), {Cause::failed, 7, true});
+  for (const auto& [worker, request] : asked) rig.membership.asks(Rig::worker(worker), request);
   rig.steps();
   rig.pass(seconds(600));
   EXPECT_EQ(rig.steps(), Words{"end: too few"});
-  EXPECT_EQ(rig.ending->keeper, Rig::worker(3));
+  return rig.ending->keeper;
+}
+
+TEST(MembershipAfterFailures, names_the_lowest_rank_that_can_save) {
+  EXPECT_EQ(
+      keeper_after({{2, {Cause::failed, 7, false}}, {4, {Cause::failed, 7, true}}, {3, {Cause::failed, 7, true}}}),
+      Rig::worker(3));
 }
 
 TEST(MembershipAfterFailures, names_of_those_that_can_save_one_that_has_come_furthest) {
-  Rig rig(Rig::settings(4, 4));
-  rig.begin({{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
-  rig.membership.host_lost("a", "no answer");
-  rig.membership.asks(Rig::worker(2), {Cause::failed, 5, true});
-  rig.membership.asks(Rig::worker(4), {Cause::failed, 7, true});
-  rig.membership.asks(Rig::worker(3), {Cause::failed, 7, true});
-  rig.steps();
-  rig.pass(seconds(600));
-  EXPECT_EQ(rig.steps(), Words{"end: too few"});
-  EXPECT_EQ(rig.ending->keeper, Rig::worker(3));
+  EXPECT_EQ(keeper_after({{2, {Cause::failed, 5, true}}, {4, {Cause::failed, 7, true}}, {3, {Cause::failed, 7, true}}}),
+            Rig::worker(3));
 }
 
 TEST(MembershipAfterFailures, does_not_wait_for_fixed_hosts_that_are_lost) {

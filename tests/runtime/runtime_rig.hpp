@@ -12,6 +12,7 @@
 
 #include "ranks_as_threads.hpp"
 #include "runtime/runtime.hpp"
+#include "topology/layout.hpp"
 
 namespace hvd::testing {
 
@@ -112,9 +113,11 @@ inline std::vector<std::vector<int>> shapes_of(int ranks) {
   return shapes;
 }
 
-// If the world has several nodes, they are connected over loopback.
-inline void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
-  std::vector<std::optional<connections::NetListener>> listeners(static_cast<std::size_t>(ensemble.world.size()));
+using Listeners = std::vector<std::optional<connections::NetListener>>;
+
+// If the world has several nodes, they are connected over loopback: each rank then has a listener.
+inline void listen_over_loopback(Ensemble& ensemble, Listeners& listeners) {
+  listeners.resize(static_cast<std::size_t>(ensemble.world.size()));
   if (topology::layout_of(ensemble.world).nodes > 1) {
     ensemble.config.network_interfaces = "lo";
     ensemble.world.secret = "known to these threads only";
@@ -125,6 +128,11 @@ inline void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int
       listeners[rank] = std::move(*listener);
     }
   }
+}
+
+inline void with_runtimes(Ensemble& ensemble, const std::function<void(Rig&, int rank)>& program) {
+  Listeners listeners;
+  ASSERT_NO_FATAL_FAILURE(listen_over_loopback(ensemble, listeners));
   run_ranks(ensemble, [&](RankThread& thread) {
     auto& listener = listeners[static_cast<std::size_t>(thread.rank().value)];
     Rig rig(ensemble, thread, {}, std::exchange(listener, std::nullopt));

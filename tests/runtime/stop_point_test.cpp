@@ -11,7 +11,7 @@
 #include "runtime/ending/stop_watch.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/synchronised.hpp"
-#include "topology/layout.hpp"
+#include "runtime_rig.hpp"
 
 namespace hvd::runtime {
 namespace {
@@ -119,17 +119,8 @@ TEST_P(StopsOn, all_ranks_stop_at_the_same_step_whichever_rank_asked_for_it) {
     const int asker = static_cast<int>(random() % static_cast<unsigned>(ranks));
     const int asks_at = 1 + static_cast<int>(random() % 20);
     Ensemble ensemble(testing::made_up_world(GetParam()));
-    std::vector<std::optional<connections::NetListener>> listeners(static_cast<std::size_t>(ranks));
-    if (GetParam().size() > 1) {
-      ensemble.config.network_interfaces = "lo";
-      ensemble.world.secret = "known to these threads only";
-      for (std::size_t rank = 0; rank < listeners.size(); ++rank) {
-        auto listener = connections::NetListener::open(ensemble.config);
-        ASSERT_TRUE(listener) << listener.error().message;
-        ensemble.world.members[rank].endpoints = listener->endpoints();
-        listeners[rank] = std::move(*listener);
-      }
-    }
+    testing::Listeners listeners;
+    ASSERT_NO_FATAL_FAILURE(testing::listen_over_loopback(ensemble, listeners));
     std::vector<int> stopped(static_cast<std::size_t>(ranks));
     testing::run_ranks(ensemble, [&](RankThread& thread) {
       auto me = static_cast<std::size_t>(thread.rank().value);
