@@ -56,7 +56,7 @@ struct Requeue {
 // What is fixed of a scheduler.
 struct Traits {
   const char* name;                          // for people: "Slurm"
-  const char* job_variable;                  // set inside of each job; null if there is none
+  const char* job_variable;                  // set inside each job; null if there is none
   std::vector<std::string_view> prefixes{};  // with which its variables begin
   const char* restart_variable = nullptr;    // variable with the number of times that the job was requeued; null: none
 };
@@ -67,13 +67,13 @@ class Scheduler {
   virtual ~Scheduler() = default;
   const Traits& traits() const { return traits_; }
   const char* name() const { return traits_.name; }
-  // Returns what shows that this process is inside of a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
+  // Returns what shows that this process is inside a job, such as "SLURM_JOB_ID=17"; nullopt if it is in no job.
   virtual std::optional<std::string> detected(const Environment& environment) const {
     auto job = environment.get(traits_.job_variable);
     if (!job || job->empty()) return std::nullopt;
     return std::string(traits_.job_variable) + "=" + *job;
   }
-  // This and the others below may be called only inside of a job. Returns the job's name in the scheduler's commands.
+  // This and the others below may be called only inside a job. Returns the job's name in the scheduler's commands.
   virtual std::string job(const Environment& environment) const {
     return environment.get(traits_.job_variable).value_or("");
   }

@@ -49,7 +49,7 @@ Status add_part(Allocation& found, const Environment& environment, int part, con
   if (!names) return in(list + "=" + environment.get(list).value_or(""), std::move(names.error()));
   auto cores = numbers_of_nodes(environment, "SLURM_JOB_CPUS_PER_NODE" + suffix, names->size(), list);
   if (!cores) return std::move(cores.error());
-  // Inside of a step SLURM_NTASKS describes the step. The variables of parts describe the job.
+  // Inside a step SLURM_NTASKS describes the step. The variables of parts describe the job.
   bool tells_tasks = !suffix.empty() || !environment.has("SLURM_STEP_ID");
   Result<std::vector<int>> tasks = std::vector<int>();
   if (tells_tasks) tasks = numbers_of_nodes(environment, "SLURM_TASKS_PER_NODE" + suffix, names->size(), list);

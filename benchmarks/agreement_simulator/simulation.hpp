@@ -74,7 +74,7 @@ struct Step {
   std::int64_t bytes = 0;     // bytes in these frames, including the lengths
   // number of messages and bytes that the root has received and sent
   std::int64_t messages_at_root = 0, bytes_at_root = 0;
-  std::int64_t messages_in_one_host = 0;  // the messages inside of a host that a central coordinator needs in addition
+  std::int64_t messages_in_one_host = 0;  // the messages inside a host that a central coordinator needs in addition
   int batches = 0, failures = 0;          // number of records of each kind, at the root
   Nanoseconds duration = 0;               // the time from the beginning of the step to its end
   Nanoseconds latency = 0;                // from the last submission until the last rank knows all

@@ -13,7 +13,7 @@ Error unreadable(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
 }
 
-// Removes and returns the text before the next separator. Separators inside of brackets do not count.
+// Removes and returns the text before the next separator. Separators inside brackets do not count.
 std::string_view take_item(std::string_view& text) {
   bool in_brackets = false;
   std::size_t end = 0;

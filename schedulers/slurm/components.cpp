@@ -18,7 +18,7 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
   component.suffix = suffix;
   component.nodes = number("SLURM_JOB_NUM_NODES");
   component.cpus_per_rank = number("SLURM_CPUS_PER_TASK");
-  // Inside of a step SLURM_NTASKS describes the step. The variables of components describe the job.
+  // Inside a step SLURM_NTASKS describes the step. The variables of components describe the job.
   if (!suffix.empty() || !environment.has("SLURM_STEP_ID")) component.tasks = number("SLURM_NTASKS");
   if (auto cores = numbers_per_node(environment.get("SLURM_JOB_CPUS_PER_NODE" + suffix).value_or("")))
     for (int on_node : *cores) component.room += on_node / std::max(1, component.cpus_per_rank);

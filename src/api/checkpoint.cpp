@@ -214,7 +214,7 @@ hvd_status read_targets(const hvd_checkpoint& opened, const hvd_checkpoint_targe
 }
 
 // Checks that all ranks ask for the same tensors and that no rank's arguments were refused. Without this check such
-// ranks would wait for each other for ever.
+// ranks would wait for each other forever.
 hvd_status agree_on_targets(const hvd_checkpoint& opened, const std::vector<hvd_checkpoint_target>& targets,
                             hvd_status status) {
   if (opened.runtime == nullptr) return status;

@@ -53,7 +53,7 @@ class Pmix final : public Bootstrap {
         environment.has(local_store::address_variable) || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR");
     if (is_of_horovodrun && !environment.get("PMIX_NAMESPACE")->starts_with("horovodrun-") && mpi::is_one_running())
       return false;
-    // False for example for the ranks of MPICH's mpiexec inside of a rank of srun --mpi=pmix: they inherit the outer
+    // False for example for the ranks of MPICH's mpiexec inside a rank of srun --mpi=pmix: they inherit the outer
     // PMIx.
     auto launch = innermost_launch(environment);
     return !launch || row_of(launch->launcher).serves != Serves::pmi;

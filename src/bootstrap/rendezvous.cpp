@@ -1,6 +1,6 @@
 // The bootstrap of ranks that horovodrun started on many hosts over ssh, and of ranks that somebody else started and
 // gave the same variables. HOROVOD_RANK and HOROVOD_SIZE tell this process its rank and the number of ranks. A store
-// that is reached over TCP carries the values (store/tcp_server.hpp; its variables() tell where it is). It is inside of
+// that is reached over TCP carries the values (store/tcp_server.hpp; its variables() tell where it is). It is inside
 // the launcher, or of the process that has opened a meeting (api/meetings.cpp). With HOROVOD_RENDEZVOUS_SERVE rank 0
 // itself serves it, on the port that the variables name; the others wait for it. If the environment says which ranks
 // share a host, the first rank of each host speaks with the store for all ranks of the host (meeting/node_circle.hpp),

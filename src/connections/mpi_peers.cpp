@@ -139,7 +139,7 @@ Error refuse(const World& world, std::size_t rank, const std::string& why) {
 }
 
 // An interface may have the same address on several hosts (a bridge of containers). It then leads to no other host. MPI
-// libraries use it nevertheless, and then end the job or wait for ever. A program that did not ask for MPI must not
+// libraries use it nevertheless, and then end the job or wait forever. A program that did not ask for MPI must not
 // suffer that.
 Status check_addresses(const World& world, const std::vector<MpiCard>& cards) {
   std::map<std::string, std::size_t> owners;

@@ -107,7 +107,7 @@ NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NodePeers::~NodePeers() {
   if (::getpid() != state_->owner) {
-    // In a forked child there is no watcher, and the mutex may be locked for ever. So the child must not destroy
+    // In a forked child there is no watcher, and the mutex may be locked forever. So the child must not destroy
     // anything.
     [[maybe_unused]] State* abandoned = state_.release();
     return;

@@ -139,7 +139,7 @@ Result<std::string> explanation(const Flags& flags, const Environment& environme
   return launcher::explain(*request);
 }
 
-// Makes the user's command run inside of the image that the user named, if one was named.
+// Makes the user's command run inside the image that the user named, if one was named.
 Status put_into_image(Flags& flags, Environment& environment) {
   if (!flags.has("container")) return {};
   for (const auto& [name, value] : launcher::variables_of(flags)) environment.set(name, value);

@@ -11,7 +11,7 @@
 namespace hvd::topology {
 
 struct PinningRequest {
-  CpuMask allowed;     // what the batch system or taskset gave to this process; all shares are inside of it
+  CpuMask allowed;     // what the batch system or taskset gave to this process; all shares are inside it
   int local_size = 1;  // number of ranks on this node
   // The PCI bus id of each local rank's GPU, or an empty text for a rank without a GPU. An empty list means that there
   // are no GPUs.

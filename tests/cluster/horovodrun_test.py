@@ -232,7 +232,7 @@ class InAnAllocationOfSlurm(LauncherTest):
                          r"Slurm, job \d+, since SLURM_JOB_ID=\d+\n +2 hosts with 3 slots \(n1:2, n2:1\), by .*\n"
                          r"(.*\n)*launcher +srun "
                          r".*--het-group=0 -n 2 -N 1 .* true : .*--het-group=1 -n 1 -N 1 .* true\n")
-        self.assertIn("-H inside of a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true",
+        self.assertIn("-H inside a heterogeneous job", in_slurm(HOROVODRUN, "-np", "1", "-H", "n2:1", "true",
                                                                    options=components).stderr)
         self.assertIn("has room for (3, by SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=2, "
                       "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
@@ -542,7 +542,7 @@ class WithoutANode(EndTest):
         try:
             self.end(job, 137, "rank 2 on host n2 ")
             # The words depend on which of the two first notices the loss: horovodrun, or the agent, which then ends.
-            self.assertRegex(job.errors.decode(), "was lost: (nothing is heard of its host any more|its agent is "
+            self.assertRegex(job.errors.decode(), "was lost: (nothing comes from its host any more|its agent is "
                                                   "gone|the connection to its agent ended)")
         finally:
             nodes("mend", "n2")

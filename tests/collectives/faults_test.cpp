@@ -222,7 +222,7 @@ TEST_P(FaultsInEveryPhase, fail_whoever_needs_the_dead_with_its_name) {
     }
     for (int rank = 0; rank < scene.victim(); ++rank)
       if (!scene.is_over(rank)) {
-        // In a job of several nodes a rank may have no link to the dead one. Then its engine hears of the death from
+        // In a job of several nodes a rank may have no link to the dead one. Then its engine learns of the death from
         // other ranks.
         EXPECT_FALSE(is_one_node) << "rank " << rank << " still waits";
         EXPECT_GT(told, 0);

@@ -67,7 +67,7 @@ void pass_on(WordsBench& bench, std::size_t thread, std::uint32_t rounds, Look l
 }
 
 TEST(LooksAtWords, of_several_threads_at_one_page_are_all_noticed) {
-  if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor nobody hears of a look";
+  if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor looks go unnoticed";
   constexpr std::uint32_t rounds = is_sanitized ? 30 : 80;
   for (int seed = 1; seed <= 2; ++seed) {
     WordsBench bench(seed);
@@ -80,7 +80,7 @@ TEST(LooksAtWords, of_several_threads_at_one_page_are_all_noticed) {
 }
 
 TEST(LooksAtWords, that_a_thread_lacks_are_found_while_others_look) {
-  if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor nobody hears of a look";
+  if (!HostPages::sees_looks) GTEST_SKIP() << "on this processor looks go unnoticed";
   for (int seed = 1; seed <= (is_sanitized ? 3 : 10); ++seed) {
     WordsBench bench(seed);
     std::atomic<bool> is_over{false};

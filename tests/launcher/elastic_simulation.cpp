@@ -418,7 +418,7 @@ class Simulation {
       next_size_ = it.size;
       require_end_of_old_world();
     }
-    require(member.was_heard, "An identity is given only to who waits for one.", who);
+    require(member.was_heard, "An identity is given only to a process that waits for one.", who);
     require(!member.was_stopped && !member.is_known_gone, "Who is stopped or lost gets no rank.", who);
     require(!is_out(member.host, member.slot), "A blacklisted host gets no rank.", who);
     require(!is_leaving(member), "A slot that is not found any more gets no rank.", who);

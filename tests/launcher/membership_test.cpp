@@ -39,7 +39,7 @@ TEST(Membership, has_spares_on_the_slots_beyond_the_ranks) {
   rig.find({{"a", 4}});
   EXPECT_EQ(rig.steps(), (Words{"start 1 on a0", "start 2 on a1", "start 3 on a2"}));
   rig.ask({3, 2});
-  EXPECT_EQ(rig.steps(), (Words{"2 is 0 of 2 in 1", "3 is 1 of 2 in 1"})) << "whoever asks first gets the ranks";
+  EXPECT_EQ(rig.steps(), (Words{"2 is 0 of 2 in 1", "3 is 1 of 2 in 1"})) << "the first that asks gets the ranks";
   rig.ask({1});
   EXPECT_EQ(rig.steps(), Words{}) << "the spare waits, and nobody is told of it";
 }

@@ -1,4 +1,4 @@
-// The commands that horovodrun composes inside of jobs of LSF, PBS and Flux. The launchers in PATH are empty files, and
+// The commands that horovodrun composes inside jobs of LSF, PBS and Flux. The launchers in PATH are empty files, and
 // the composed commands are not run.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -246,10 +246,10 @@ TEST(AgentsTarget, refuses_an_elastic_job_of_several_components_of_slurm) {
                          {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2"},
                          {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2"}};
   EXPECT_EQ(missing_from(compose(programs, variables, 4, {"--min-np", "2"}).command,
-                         {"--min-np inside of a heterogeneous job of Slurm", "--gloo"}),
+                         {"--min-np inside a heterogeneous job of Slurm", "--gloo"}),
             "");
   EXPECT_EQ(missing_from(compose(programs, variables, 2, {"--min-np", "2"}, {{"n2", 2}}).command,
-                         {"--min-np inside of a heterogeneous job of Slurm", "--gloo"}),
+                         {"--min-np inside a heterogeneous job of Slurm", "--gloo"}),
             "");
 }
 

@@ -16,6 +16,7 @@ import lines  # noqa: E402
 import makes  # noqa: E402
 import owned_names  # noqa: E402
 import symbols  # noqa: E402
+import words  # noqa: E402
 
 CMAKE = """hvd_layer(base)
 hvd_layer(transport USES base native devices connections)
@@ -75,6 +76,7 @@ class Gates(unittest.TestCase):
         self.assertEqual(closed_sets.faults_of(self.root), [])
         self.assertEqual(makes.faults_of(self.root), [])
         self.assertEqual(owned_names.faults_of(self.root), [])
+        self.assertEqual(words.faults_of(self.root), [])
 
     def test_an_arrow_upwards_is_found(self):
         self.assert_one_fault("src/base/ids.hpp", '#include "runtime/engine.hpp"\n', "base must not include")
@@ -159,6 +161,15 @@ class Gates(unittest.TestCase):
         self.write({"README.md": "x" * 121, "src/base/table.cpp": f"// clang-format off\n{'x' * 121}\n",
                     "src/base/fits.cpp": "é" * 120})
         self.assertEqual([fault.split(":")[0] for fault in lines.faults_of(self.root)], sorted(files))
+
+    def test_words_that_we_do_not_use_are_found_in_code_and_pages(self):
+        self.write(GOOD)
+        files = {"README.md": "Who\never waits for ever, whoever it is.\n", "docs/x.md": "It says so, inside of a job.\n",
+                 "src/base/x.cpp": '"the master rank hears of it"\n', "docs/words.md": "goodbye\n", "tests/x.py": "heed\n"}
+        self.write(files)
+        self.assertEqual([fault.split("': write")[0] for fault in words.faults_of(self.root)], [
+            "README.md:2: 'for ever", "README.md:2: 'whoever", "src/base/x.cpp:1: 'master rank",
+            "src/base/x.cpp:1: 'hears of", "docs/x.md:1: 'says so", "docs/x.md:1: 'inside of"])
 
     def test_a_default_in_a_switch_over_a_closed_set_is_found(self):
         case = "case hvd::ReduceOp::sum: return 1;"

@@ -63,7 +63,7 @@ class Ends(LauncherTest):
             self.assertNotIn("likely reason: out of memory.", block)
 
     def test_with_the_rank_that_ended_first_while_the_agent_did_not_look(self):
-        # Each rank leaves a child that nobody reaps. Therefore the first end that the agent hears of is that of an
+        # Each rank leaves a child that nobody reaps. Therefore the first end that the agent notices is that of an
         # unknown process.
         ranks = [sys.executable, "-c", "import os, signal\n"
                  "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"

@@ -75,7 +75,7 @@ def wait_for_end(pidfd, what):
 
 def receiver(*signals):
     """Returns a command that prints "ready", then prints the name of each of these signals when it arrives, and then
-    waits for ever."""
+    waits forever."""
     names = ", ".join(f"signal.{one.name}" for one in signals)
     return [sys.executable, "-c", f"import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
                                   f"print('ready')\n"

@@ -1,4 +1,4 @@
-"""horovodrun inside of jobs of LSF, PBS and Flux. Stand-ins of these schedulers make the jobs
+"""horovodrun inside jobs of LSF, PBS and Flux. Stand-ins of these schedulers make the jobs
 (tests/fixtures/schedulers)."""
 import os
 import pathlib

@@ -40,7 +40,7 @@ Progress step_until_done(Step step) {
     Progress progress = step();
     if (progress != Progress::pending) return progress;
     if (deadline.passed()) {
-      ADD_FAILURE() << "rank " << place->world.rank.value << " waits for ever";
+      ADD_FAILURE() << "rank " << place->world.rank.value << " waits forever";
       return Progress::failed;
     }
     ::sched_yield();
@@ -325,9 +325,9 @@ TEST_F(Messages, that_were_aborted_touch_nothing_any_more) {
   if (me == 0) {
     auto never = over->recv(Seat{1}, into, {Sequence{1}, 0, 0});
     auto under_way = over->send(Seat{1}, sent_bytes, {Sequence{2}, 0, 0});
-    over->abort({ErrorCode::shut_down, "the test says so"});
+    over->abort({ErrorCode::shut_down, "the end of the test"});
     EXPECT_EQ(over->poll(never), Progress::failed);
-    EXPECT_EQ(over->failure().message, "the test says so");
+    EXPECT_EQ(over->failure().message, "the end of the test");
     EXPECT_FALSE(over->needs_polling());
     (void)under_way;
   }

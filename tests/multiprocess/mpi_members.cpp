@@ -298,7 +298,7 @@ void ends_mpi_first() {
   }
 }
 
-// Only process 0 joins the job. A process that waits in MPI for the others waits for ever, and then cannot end MPI.
+// Only process 0 joins the job. A process that waits in MPI for the others waits forever, and then cannot end MPI.
 void only_one_comes(const std::vector<int>& ranks) {
   begin(MPI_THREAD_MULTIPLE);
   if (world_rank != 0) {

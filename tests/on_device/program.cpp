@@ -493,7 +493,7 @@ std::string disagreement_fails_everybody_and_harms_nothing(const Place& place) {
     const Use here{"disputed", HVD_ALLREDUCE, {10}, host.data(), host.data(), false, {}, HVD_HOST};
     Told told;
     const hvd_handle handle = start(place, place.rank == 0 ? here : there, &told);
-    require(outcome_of(place, handle, told) == HVD_MISMATCH, "ranks disagree, and nobody says so");
+    require(outcome_of(place, handle, told) == HVD_MISMATCH, "ranks disagree, and nobody reports it");
     require_words(hvd_last_error(), {"disputed", "host", "cuda"});
     require_words(told.message, {"disputed", "host", "cuda"});
     require(read(place, data.data(), 10) == Floats(10, 1.0f) && host == Floats(10, 1.0f),
@@ -532,7 +532,7 @@ std::string a_failed_copy_fails_everybody(const Place& place) {
       require(hvd_is_running(place.runtime) == 0, "the runtime goes on without a device");
       return;
     }
-    throw std::runtime_error("a copy failed, and nobody says so");
+    throw std::runtime_error("a copy failed, and nobody reports it");
   });
 }
 

@@ -143,7 +143,7 @@ const Fact batch_fails_as_a_consequence{"a batch fails as a consequence",
 const Fact loss_is_announced{"a loss is announced",
                              [](Rig& rig) { rig.departure.loss_announced(Rank{1}, "rank 1 is lost"); }};
 const Fact loss_is_noticed{"a loss is noticed", [](Rig& rig) { rig.departure.loss_noticed(Rank{3}); }};
-const Fact leader_hears_of_a_loss{"the leader hears of a loss",
+const Fact leader_hears_of_a_loss{"the leader learns of a loss",
                                   [](Rig& rig) { rig.departure.leader_ends(peer_lost("node 1 is lost")); }};
 const Fact leader_ends_a_stall{"the leader ends a stall", [](Rig& rig) {
                                  rig.departure.leader_ends({ErrorCode::shut_down, "stalled"});

@@ -110,7 +110,7 @@ TEST_P(ThreeRanks, end_for_a_tensor_that_one_of_them_never_submits_whatever_else
     }
     EXPECT_NE(text.find("\n1!: [lonely]"), std::string::npos) << text;
     EXPECT_EQ(text.find("busy"), std::string::npos) << text;
-    EXPECT_EQ(rig.runtime->ended()->id, "HVD2201") << "on all ranks, whoever has found it";
+    EXPECT_EQ(rig.runtime->ended()->id, "HVD2201") << "on all ranks, whichever has found it";
   });
 }
 

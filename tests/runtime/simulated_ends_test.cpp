@@ -43,7 +43,7 @@ Scenario peaceful(std::uint64_t seed, Draw& draw) {
     program.at_once = 1 + draw.below(3);
     program.begins = draw.time(seconds(2));
     if (draw.below(4) == 0) program.stops = draw.time(seconds(6));
-    else program.stops = seconds(40);  // so that nobody waits for ever
+    else program.stops = seconds(40);  // so that nobody waits forever
     if (draw.below(6) == 0) program.reason = "MPI ends";
     scenario.programs.push_back(program);
   }

@@ -18,7 +18,7 @@ Clock::time_point moment(int seconds) {
   return Clock::time_point{} + std::chrono::seconds(seconds);
 }
 
-// Events come when the test says so, and the host looks at once.
+// Events come when the test lets them, and the host looks at once.
 class StagesOfABatch : public ::testing::Test {
  protected:
   StagesOfABatch() { notes_.want(true); }

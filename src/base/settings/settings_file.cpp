@@ -202,7 +202,7 @@ Environment SettingsFiles::over(Environment environment) const {
 }
 
 std::string SettingsFiles::whom_to_ask() const {
-  return "ask " + (site && !site->contact.empty() ? site->contact : "who administers this installation");
+  return "ask " + (site && !site->contact.empty() ? site->contact : "the administrator of this installation");
 }
 
 Status SettingsFiles::check_lock(const std::string& variable, const std::string& value, const std::string& where,

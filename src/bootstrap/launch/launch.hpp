@@ -1,6 +1,6 @@
 #pragma once
 // Finds the launcher that started this process together with others, as far as the environment tells. Launchers may be
-// nested: an mpiexec may run inside of a Slurm step, and its ranks inherit the step's variables. The innermost launcher
+// nested: an mpiexec may run inside a Slurm step, and its ranks inherit the step's variables. The innermost launcher
 // counts.
 #include <optional>
 #include <string>

@@ -99,7 +99,7 @@ constexpr LauncherRow rows[] = {
      .serves = Serves::pmix,
      .daemons = {"orterun", "orted"},
      .traces = {"OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE"},
-     // orterun refuses to start inside of a rank that has these variables.
+     // orterun refuses to start inside a rank that has these variables.
      .traces_in_ranks = {"OMPI_MCA_ess",
                          "OMPI_MCA_ess_base_jobid",
                          "OMPI_MCA_ess_base_vpid",

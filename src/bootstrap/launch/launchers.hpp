@@ -49,7 +49,7 @@ struct LauncherRow {
   // Variables that the launcher sets in a rank and that a job which the rank starts must not see. "A_*" stands for all
   // names that begin with A_.
   Names traces{};
-  // More such variables, whose names users set, too. Only inside of a rank do they come from the launcher.
+  // More such variables, whose names users set, too. Only inside a rank do they come from the launcher.
   Names traces_in_ranks{};
   // The command and flags with which it does not bind ranks to processors; null if it never binds them, or if that is
   // not known.
@@ -59,7 +59,7 @@ struct LauncherRow {
   const char* remedy = nullptr;
 };
 
-// The rows in order, innermost launcher first: a launcher that runs inside of another one's job comes before that other
+// The rows in order, innermost launcher first: a launcher that runs inside another one's job comes before that other
 // launcher.
 std::span<const LauncherRow> launchers();
 const LauncherRow& row_of(Launcher launcher);

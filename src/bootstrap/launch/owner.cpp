@@ -139,7 +139,7 @@ pid_t owner_of_place(const Environment& environment, ListAncestors list_ancestor
 
 namespace {
 
-// A step of srun --mpi=pmix inside of a step of srun --mpi=pmi2 inherits PMI_FD. In this process that number names some
+// A step of srun --mpi=pmix inside a step of srun --mpi=pmi2 inherits PMI_FD. In this process that number names some
 // other descriptor.
 Environment without_pmi_of_step_around(const Environment& environment) {
   std::string step = environment.get("SLURM_JOB_ID").value_or("") + "." + environment.get("SLURM_STEP_ID").value_or("");

@@ -115,7 +115,7 @@ Status compare_releases(const Member& mine, Rank me, const Member& other, Rank f
                                         says(from, other, "loaded Horovod " + std::string(its_release)) + same_release);
 }
 
-// Ranks with different knobs would take different decisions, and wait for each other for ever.
+// Ranks with different knobs would take different decisions, and wait for each other forever.
 Status compare_knobs(const Member& mine, Rank me, const Member& other, Rank from, std::string_view its_knobs) {
   if (mine.knobs == its_knobs) return {};
   std::istringstream my_lines(mine.knobs), its_lines{std::string(its_knobs)};

@@ -27,7 +27,7 @@ using mpi::CollectiveCall;
 using mpi::Completion;
 
 // True if this host has a network bridge of containers. Open MPI may take such a bridge for the way to other hosts that
-// have a bridge, too, and then waits for ever. If MPI is started after the ranks have met, the ranks compare the
+// have a bridge, too, and then waits forever. If MPI is started after the ranks have met, the ranks compare the
 // addresses of their bridges (connections/mpi_peers). Here only the names of the interfaces are known.
 bool has_bridge_of_containers(const Environment& environment) {
   if (mpi::is_told_its_interfaces(environment) || !posix::fabric_devices().empty()) return false;
@@ -97,7 +97,7 @@ class PatienceWithMpi {
 
 std::atomic<bool> has_given_up{false};
 
-// MPI keeps working on the unfinished call for ever: late messages of that call could be mixed up with a later call.
+// MPI keeps working on the unfinished call forever: late messages of that call could be mixed up with a later call.
 Error not_all_came() {
   has_given_up.store(true);
   mpi::Process::leave_open();

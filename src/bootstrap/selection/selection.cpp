@@ -110,7 +110,7 @@ Result<Chosen> forced(std::span<const Maker> makers, const Environment& environm
                "HOROVOD_BOOTSTRAP=\"" + config.bootstrap + "\" is unknown: expected one of " + known);
 }
 
-// Two launchers, one inside of the other (horovodrun inside of srun), may both have set their variables. If the wrong
+// Two launchers, one inside the other (horovodrun inside srun), may both have set their variables. If the wrong
 // launcher were followed, every process would get the same rank.
 Status check_agreement(const std::string& name_of_bootstrap, const Identity& identity, const Environment& environment) {
   for (auto [name, value] :

@@ -59,7 +59,7 @@ class LocalStoreServer {
   struct Options {
     std::string job;  // unique on this machine; the ranks get it as Identity::job
     int size = 1;
-    // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
+    // Called when a rank asks for the end of the job. The call comes from inside serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort{};
     // A new connection that says nothing for this time is dropped.
     std::chrono::milliseconds strangers_time = std::chrono::seconds(5);

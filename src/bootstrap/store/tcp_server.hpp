@@ -29,7 +29,7 @@ class TcpStoreServer {
     // The names of the interfaces to listen on; all interfaces if empty. addresses() returns the addresses of these
     // interfaces.
     std::vector<std::string> interfaces;
-    // Called when a rank asks for the end of the job. The call comes from inside of serve() or rank_ended().
+    // Called when a rank asks for the end of the job. The call comes from inside serve() or rank_ended().
     std::function<void(Rank, std::string_view reason)> on_abort;
     // Called by serve() when a process asks for a place in the next generation.
     std::function<void(const AskForPlace&)> on_ask{};

@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Inside of these programs the ranks see other folders than the agent does.
+// Inside these programs the ranks see other folders than the agent does.
 constexpr std::string_view container_runtimes[] = {"apptainer", "singularity", "docker",       "podman",  "shifter",
                                                    "sarus",     "enroot",      "charliecloud", "ch-run",  "udocker",
                                                    "bwrap",     "chroot",      "nerdctl",      "kubectl", "runc"};

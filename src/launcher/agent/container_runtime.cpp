@@ -166,7 +166,7 @@ WordList folders_of_the_launcher(const Environment& of_rank) {
   if (of_rank.get("PMIX_SECURITY_MODE").value_or("").find("munge") != std::string::npos)
     folders.emplace_back("/run/munge");
   if (of_rank.has("PALS_RANKID")) folders.emplace_back("/run/palsd");
-  std::sort(folders.begin(), folders.end());  // a folder inside of another comes later and needs no bind
+  std::sort(folders.begin(), folders.end());  // a folder inside another comes later and needs no bind
   return folders;
 }
 

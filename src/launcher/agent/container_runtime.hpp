@@ -1,5 +1,5 @@
 #pragma once
-// Makes the command that runs a rank's program inside of an image. It chooses one of the site's runtimes and the
+// Makes the command that runs a rank's program inside an image. It chooses one of the site's runtimes and the
 // folders that must be seen inside, so that the rank finds its launcher's server, its folder and the GPUs.
 #include <string>
 #include <vector>

@@ -46,7 +46,7 @@ void PackedOutput::send(std::string_view packet) {
 }
 
 void PackedOutput::finish(std::string_view own_packet) {
-  // Reads only what is there now: other processes may hold the pipe and write for ever.
+  // Reads only what is there now: other processes may hold the pipe and write forever.
   int there = 0;
   if (from_) ::ioctl(from_.get(), FIONREAD, &there);
   while (there > 0) {

@@ -42,7 +42,7 @@ int become(const std::vector<std::string>& command, const Environment& environme
   return complain(system_error(command[0] + " cannot be started", errno).message, not_executable);
 }
 
-// Removes the host's bridge. Inside of the image there is another bridge, at another place.
+// Removes the host's bridge. Inside the image there is another bridge, at another place.
 void drop_bridge_of_the_host(Environment& environment) {
   const std::string all = environment.get("LD_PRELOAD").value_or("");
   std::string kept;

@@ -1,4 +1,4 @@
-// Why there is a keeper: a site's launcher waits for ever while some process holds a dead rank's output open. PRRTE 3
+// Why there is a keeper: a site's launcher waits forever while some process holds a dead rank's output open. PRRTE 3
 // does not notice a rank that dies as it starts. Hydra does not say which rank failed. srun leaves the ranks of a host
 // behind if its process there is killed. Therefore a keeper is between the launcher and the rank:
 //  1. The launcher starts the gate, which is this program. The launcher signals the gate's process group. The gate

@@ -50,7 +50,7 @@ std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::Hear& hear) 
       news.push_back({HostNews::Kind::lost, &host, "its agent is gone"});
       continue;
     }
-    news.push_back({HostNews::Kind::lost, &host, "nothing is heard of its host any more"});
+    news.push_back({HostNews::Kind::lost, &host, "nothing comes from its host any more"});
     host.signal_way(SIGKILL);
     host.channel.close();
     host.be_gone();

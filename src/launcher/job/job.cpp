@@ -10,7 +10,7 @@
 //  4. ending. End goes to the agents, which end every process that is left (also after success, because ranks may leave
 //     processes in the background). Ends of ranks after they were told to end are no failures. If the agent of this
 //     machine is killed, its children become ours, and we end them here (job_ending.hpp). On another host a process
-//     above the agent does that (remote_agent.hpp). A host from which nothing is heard any more counts as gone, and its
+//     above the agent does that (remote_agent.hpp). A host from which nothing comes any more counts as gone, and its
 //     agent treats us in the same way.
 // Then close() prints the unfinished lines and the verdict (verdict.hpp), dismisses the agents and removes the folder.
 #include "launcher/job/job.hpp"

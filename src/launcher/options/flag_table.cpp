@@ -30,7 +30,7 @@ constexpr FlagRow rows[] = {
      .kind = may_have_value,
      .values = "<file>",
      .help = "start nothing; pack versions, settings, the map of the ranks, logs and the environment, all without "
-             "secrets, into a .tar.gz for who helps: --support-bundle=FILE, else a name with host and time"},
+             "secrets, into a .tar.gz for the people who help: --support-bundle=FILE, else a name with host and time"},
     {.name = "completion",
      .spellings = "--completion",
      .kind = text,
@@ -55,7 +55,7 @@ constexpr FlagRow rows[] = {
      .spellings = "-np --num-proc",
      .kind = integer,
      .range = at_least_1,
-     .help = "number of ranks to start; without it, inside of a scheduler's job, one for each slot"},
+     .help = "number of ranks to start; without it, inside a scheduler's job, one for each slot"},
     {.name = "hosts",
      .spellings = "-H --hosts",
      .kind = text,
@@ -440,7 +440,7 @@ constexpr FlagRow rows[] = {
      .range = at_least_0,
      .variable = "HOROVOD_MAX_REQUEUES",
      .help =
-         "inside of a scheduler's job: how often it is put back into the queue when the ranks have saved and ended "
+         "inside a scheduler's job: how often it is put back into the queue when the ranks have saved and ended "
          "with exit code 75, since their time was up. With --jobscript --requeue: how often the script does that (20)"},
     {.name = "script_requeue",
      .spellings = "--requeue",

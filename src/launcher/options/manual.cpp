@@ -67,7 +67,7 @@ std::string variable_entry(const KnobRow& knob) {
 constexpr const char* description = R"(.SH SYNOPSIS
 \fBhorovodrun\fR [\fB\-np\fR \fIN\fR] [\fIflags\fR] \fIcommand\fR [\fIarguments\fR]
 .SH DESCRIPTION
-Starts N copies of a program as the ranks of one job, on this machine, on other hosts, or inside of a scheduler's job
+Starts N copies of a program as the ranks of one job, on this machine, on other hosts, or inside a scheduler's job
 by the scheduler's own launcher.
 The job ends when all ranks have ended.
 If one fails, the others are ended, and the output closes with the block FIRST FAILURE, which names the cause.

@@ -51,7 +51,7 @@ Status ArchiveRules::add(const archive::Member& member) {
 Status ArchiveRules::check_path(const std::string& path, const char* what) const {
   const std::string named = std::string("it has a ") + what + " with the path " + path + ", ";
   if (path.empty()) return refused("it has a member without a name");
-  if (path.front() == '/') return refused(named + "which is absolute: pack with paths inside of the environment");
+  if (path.front() == '/') return refused(named + "which is absolute: pack with paths inside the environment");
   const auto parts = parts_of(path);
   if (std::ranges::find(parts, "..") != parts.end()) return refused(named + "which leaves the folder");
   for (std::size_t count = 1; count < parts.size(); ++count)

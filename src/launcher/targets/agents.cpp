@@ -96,7 +96,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (request.around.is_a_job())
     return std::string("no launcher of ") + request.around.scheduler().name() +
            " is there, or this is one of several tasks, or this machine alone was named";
-  return "this is not inside of a scheduler's job (--mpi would use an MPI's launcher)";
+  return "this is not inside a scheduler's job (--mpi would use an MPI's launcher)";
 }
 
 // True if nobody has named hosts, neither the user nor a scheduler. If several tasks run horovodrun, each starts ranks
@@ -141,7 +141,7 @@ Status check_components(const JobRequest& request) {
       schedulers::components_of_job(request.environment).size() < 2)
     return {};
   return Error(ErrorCode::unsupported,
-               "--min-np inside of a heterogeneous job of Slurm is not in this version: ask for one component, or "
+               "--min-np inside a heterogeneous job of Slurm is not in this version: ask for one component, or "
                "give --gloo to use ssh");
 }
 

@@ -1,4 +1,4 @@
-// A plan with flux run, inside of an instance of Flux. The ranks find each other by PMI-1, which every flux-shell
+// A plan with flux run, inside an instance of Flux. The ranks find each other by PMI-1, which every flux-shell
 // serves.
 #include "launcher/targets/dialects.hpp"
 #include "launcher/targets/target.hpp"
@@ -14,7 +14,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (schedulers::is_flux_task(request.environment)) return std::nullopt;
   int code = 0;
   if (!posix::find_program("flux", posix::search_path(request.environment), code)) return std::nullopt;
-  return request.around.evidence() + ": this is inside of an instance of Flux (--gloo would use ssh instead)";
+  return request.around.evidence() + ": this is inside an instance of Flux (--gloo would use ssh instead)";
 }
 
 Result<JobOptions> plan(const JobRequest& request) {

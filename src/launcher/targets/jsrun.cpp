@@ -1,4 +1,4 @@
-// A plan with jsrun, inside of a job of LSF on a machine where JSM starts jobs (Summit and similar machines). The ranks
+// A plan with jsrun, inside a job of LSF on a machine where JSM starts jobs (Summit and similar machines). The ranks
 // find each other by JSM's PMIx.
 #include <algorithm>
 
@@ -23,7 +23,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (request.flags.is_set("use_jsrun")) return "--jsrun";
   if (!request.around.is_of("lsf") || !is_for_the_whole_job(request)) return std::nullopt;
   if (!find_jsrun(request.environment)) return std::nullopt;
-  return request.around.evidence() + " and jsrun is there: this is inside of a job of LSF with JSM";
+  return request.around.evidence() + " and jsrun is there: this is inside a job of LSF with JSM";
 }
 
 // Returns the number for this machine. The launch node is a machine like the compute nodes.

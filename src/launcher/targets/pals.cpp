@@ -1,4 +1,4 @@
-// A plan with the mpiexec of PALS, inside of a job of PBS on a machine with PALS (HPE Cray). The ranks find each other
+// A plan with the mpiexec of PALS, inside a job of PBS on a machine with PALS (HPE Cray). The ranks find each other
 // by PALS's PMIx.
 #include <algorithm>
 #include <filesystem>
@@ -31,7 +31,7 @@ std::optional<std::string> applies(const JobRequest& request) {
   if (!request.around.is_of("pbs") || !is_for_the_whole_job(request)) return std::nullopt;
   auto program = find_pals(request.environment);
   if (!program) return std::nullopt;
-  return request.around.evidence() + " and " + *program + " is PALS's: this is inside of a job of PBS with PALS";
+  return request.around.evidence() + " and " + *program + " is PALS's: this is inside a job of PBS with PALS";
 }
 
 std::vector<std::string> where_to(const std::vector<HostSlots>& hosts, const schedulers::Allocation& allocation) {

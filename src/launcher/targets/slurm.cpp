@@ -1,4 +1,4 @@
-// A plan with srun, inside of an allocation of Slurm. The ranks find each other by srun's PMIx or PMI-2.
+// A plan with srun, inside an allocation of Slurm. The ranks find each other by srun's PMIx or PMI-2.
 #include <algorithm>
 #include <cctype>
 
@@ -37,7 +37,7 @@ std::optional<std::string> applies(const JobRequest& request) {
         return is_this_machine(host.host, own) && host.host != own.name;
       }))
     return std::nullopt;  // the user asked for localhost
-  return request.around.evidence() + ": this is inside of an allocation of Slurm (--gloo would use ssh instead)";
+  return request.around.evidence() + ": this is inside an allocation of Slurm (--gloo would use ssh instead)";
 }
 
 // What is installed on the nodes of the ranks. One node answers for all: this one, or a node that a login node asks.
@@ -172,7 +172,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   std::vector<SlurmComponent> components = schedulers::components_of_job(environment);
   if (components.size() > 1 && !request.hosts.empty())
     return Error(ErrorCode::unsupported,
-                 "-H inside of a heterogeneous job of Slurm is not in this version: leave it out (each component gets "
+                 "-H inside a heterogeneous job of Slurm is not in this version: leave it out (each component gets "
                  "as many ranks as it has tasks), or give --gloo to use ssh");
   auto share = share_of(request);
   if (!share) return share.error();
@@ -180,7 +180,7 @@ Result<JobOptions> plan(const JobRequest& request) {
   share_out(components, request.ranks);
   OnNodes nodes = ask_nodes(environment);
   MpiOfSrun mpi = choose_mpi(nodes, schedulers::out_of_order(components));
-  // If the slurmstepd of a node is killed, the ranks of the node live on and srun waits for them for ever, unless the
+  // If the slurmstepd of a node is killed, the ranks of the node live on and srun waits for them forever, unless the
   // ranks have keepers.
   const auto command = nodes.horovodrun.empty() ? without_a_keeper(request.command)
                                                 : below_a_keeper(nodes.horovodrun, {request.grace}, request.command);

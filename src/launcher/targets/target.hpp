@@ -51,10 +51,10 @@ Result<ChosenTarget> choose_target(const JobRequest& request);
 std::vector<std::string> unused_flags(const Target& target, const Flags& flags);
 
 extern const Target mpi_target;     // --mpi: the mpiexec that is installed
-extern const Target slurm_target;   // srun, inside of an allocation of Slurm
-extern const Target jsrun_target;   // jsrun, inside of a job of LSF with JSM
-extern const Target pals_target;    // the mpiexec of PALS, inside of a job of PBS
-extern const Target flux_target;    // flux run, inside of an instance of Flux
+extern const Target slurm_target;   // srun, inside an allocation of Slurm
+extern const Target jsrun_target;   // jsrun, inside a job of LSF with JSM
+extern const Target pals_target;    // the mpiexec of PALS, inside a job of PBS
+extern const Target flux_target;    // flux run, inside an instance of Flux
 extern const Target agents_target;  // our own agents on this machine, and on others over ssh
 
 // Returns the words of HOROVOD_SSH (or of the variable that stands for it), up to the options for port and key. Empty:

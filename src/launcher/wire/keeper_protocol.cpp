@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 namespace {
 
-// This byte begins a packet. Inside of a packet, this byte and a letter stand for a byte that a launcher must not see.
+// This byte begins a packet. Inside a packet, this byte and a letter stand for a byte that a launcher must not see.
 // Programs hardly ever print this byte.
 constexpr char escape_byte = '\x10';
 constexpr char output_letter = 'o', report_letter = 'r', taken_letter = 't', padding_letter = '.';

@@ -1,5 +1,5 @@
 #pragma once
-// Owns an id of HDF5's, and reads what the library says about a failure. Use these only inside of a Section.
+// Owns an id of HDF5's, and reads what the library says about a failure. Use these only inside a Section.
 #include <string>
 #include <utility>
 

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Library>> load(const std::string& name) {
   loaded->version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
   if (major == 1 && minor < 10)
     return Error(ErrorCode::unsupported, loaded->path + " is HDF5 " + loaded->version + "; 1.10 or later is needed");
-  // The handle is released without closing it: the object stays loaded for ever (RTLD_NODELETE).
+  // The handle is released without closing it: the object stays loaded forever (RTLD_NODELETE).
   return loaded;
 }
 

@@ -222,7 +222,7 @@ bool has_plugin(std::string_view abi, const Environment& environment) {
 }
 
 std::vector<Mapped> mapped_libraries() {
-  // All paths are collected first. A call of the loader inside of the iteration could deadlock.
+  // All paths are collected first. A call of the loader inside the iteration could deadlock.
   std::vector<std::string> paths;
   ::dl_iterate_phdr(&collect, &paths);
   std::vector<Mapped> libraries;

@@ -61,7 +61,7 @@ class Process {
   // that the process leaves in order.
   void skip_finalize() noexcept { skips_finalize_ = true; }
   ThreadLevel level() const { return calls_->thread_level(); }
-  // Call this if peers are lost, or if MPI has something under way. MPI_Finalize would wait for ever, so it is not
+  // Call this if peers are lost, or if MPI has something under way. MPI_Finalize would wait forever, so it is not
   // called; the launcher then ends the job.
   static void leave_open() noexcept;
   static bool is_left_open() noexcept;

@@ -122,7 +122,7 @@ Unfinished& unfinished() {
   return *all;
 }
 
-// Some calls of PMIx block until the server answers, and for ever if the server is stopped. Such a call is made on
+// Some calls of PMIx block until the server answers, and forever if the server is stopped. Such a call is made on
 // another thread. If the deadline passes, that thread is left behind and the result is nullopt.
 std::optional<pmix_status_t> bounded(Deadline deadline, const std::function<pmix_status_t()>& call) {
   auto operation = std::make_shared<Operation>();

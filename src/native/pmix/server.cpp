@@ -155,7 +155,7 @@ class LibraryServer : public Server {
   // The library's server is not ended here. It ends with the process; the caller removes the folder with its files.
   // When a client dies while it connects, the library (4.2.2, the error path of pmix_ptl_base_connection_handler) drops
   // two references to the rank's record though it holds one: directly, and through the peer object. The record is freed
-  // but stays in the name space's list. PMIx_server_deregister_nspace and PMIx_server_finalize then wait for ever for
+  // but stays in the name space's list. PMIx_server_deregister_nspace and PMIx_server_finalize then wait forever for
   // the lock in the record. This was seen in 3 of 100 jobs whose ranks are killed while they start;
   // tests/multiprocess/launcher_ends.py has the case.
   ~LibraryServer() override { set_abort_receiver(nullptr); }

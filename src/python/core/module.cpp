@@ -347,7 +347,7 @@ PyMethodDef functions[] = {
      "synchronize($module, /, handle)\n--\n\n"
      "Waits until the operation is done and returns its output; None for a handle that is not known.\n\n"
      "Raises HorovodInternalError if the operation failed."},
-    {"finish", finish, METH_O, "synchronize(handle) for who has started it and shows the handle to nobody."},
+    {"finish", finish, METH_O, "synchronize(handle) for code that has started it and shows the handle to nobody."},
     {"synchronize_all", synchronize_all, METH_O,
      "synchronize_all($module, handles, /)\n--\n\n"
      "Waits for all of them and returns the list of their outputs, or raises the first failure: after the others are "

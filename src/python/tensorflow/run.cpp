@@ -209,7 +209,7 @@ bool Run::fail(Code code, const std::string& message) {
 }
 
 // TensorFlow hands on the code and the text alone, and other errors have the same code. So failures of the job are
-// counted before TensorFlow hears of them.
+// counted before TensorFlow is told of them.
 void Run::fail_because_of(hvd_status status, const std::string& message) {
   const Code code = code_of(status);
   if (code == code_unknown) ++failure_count;

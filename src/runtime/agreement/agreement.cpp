@@ -266,7 +266,7 @@ Status NodeAgreement::take(const Sender& from, const AnswerItem& item) {
 void NodeAgreement::answer_if_complete() {
   if (!missing_.silent_children().empty()) return;
   if (coordinator_) return effects_.answered(missing_.known());
-  flush_up();  // the parent hears of new votes before the answer, so their ranks are not counted as missing
+  flush_up();  // the parent gets new votes before the answer, so their ranks are not counted as missing
   scratch_.clear();
   ByteWriter writer(scratch_);
   write_item(writer, missing_.answer());

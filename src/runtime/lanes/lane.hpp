@@ -4,9 +4,9 @@
 // planned and no memory is allocated.
 //
 // A task for tensors on a device may be issued: the rest of its batch happens on the device, and the next batch begins.
-// If the caller gave a stream, its operation has ended for the host at once. The lane touches no stream of a caller:
-// whoever waits for the handle orders one behind the end of the batch (Runtime::order). Without a stream the operation
-// ends with the batch.
+// If the caller gave a stream, its operation has ended for the host at once. The lane touches no stream of a caller: a
+// thread that waits for the handle orders its own behind the end of the batch (Runtime::order). Without a stream the
+// operation ends with the batch.
 #include <functional>
 #include <list>
 #include <memory>

@@ -235,7 +235,7 @@ class CollectiveTask final : public Task {
   }
 
   // If data go only one way between two seats, one meaningless element goes the other way. With Open MPI 4.1 a rank
-  // that only sends, or only receives, may wait for ever if the message is too long for an eager one.
+  // that only sends, or only receives, may wait forever if the message is too long for an eager one.
   static int padded(int count, int opposite) { return count == 0 && opposite > 0 ? 1 : count; }
 
   // Packs the elements for all seats one after the other. Behind them follows room for the elements that come from the

@@ -9,7 +9,7 @@
 
 namespace hvd::testing {
 
-// This double is no part of a test's program: whoever takes no findings ends with a status that tells it.
+// This double is no part of a test's program: a program that takes no findings ends with a status that tells it.
 bool tests_fail_on_findings() {
   return true;
 }

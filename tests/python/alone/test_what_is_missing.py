@@ -1,4 +1,4 @@
-"""Features that this version lacks raise an error that says so. Small names that other packages import exist."""
+"""Features that this version lacks raise an error that names them. Small names that other packages import exist."""
 import importlib
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""An elastic training that knows its result: the sum of its steps, whoever trains. Processes end where FAULTS says.
+"""An elastic training that knows its result: the sum of its steps, with any ranks. Processes end where FAULTS says.
 
 FAULTS: "PHASE RANK STEP CAUSE", several separated by semicolons. The first process that gets there ends so, once in the
 job. Phases: start (before hvd.init), call (in it), meeting (in it, after the ranks were assigned), again (in a later

@@ -1,4 +1,4 @@
-"""A training with a live state that knows its result: the sums of its steps, whoever trains. One rank is killed.
+"""A training with a live state that knows its result: the sums of its steps, whichever ranks train. One rank is killed.
 
 PHASE: where, in the step with that number (STEP): forward; between (some gradients are reduced, others are not); step
 (the others make the step, too); behind (the others have reduced something else after their step); commit (the others

@@ -62,7 +62,7 @@ def test_a_layer_that_is_checkpointed_twice(equals_one_process):
 
 
 def test_a_layer_that_is_checkpointed_twice_reentrantly(equals_one_process):
-    """The gradient accumulates twice in one backward pass; backward_passes_per_step=2 says so."""
+    """The gradient accumulates twice in one backward pass; backward_passes_per_step=2 tells it."""
     def train(world):
         model = world.network(torch.nn.Linear, FEATURES, FEATURES)
         optimizer = world.wrap(adam(model), model, backward_passes_per_step=2)

@@ -17,8 +17,8 @@ def test_a_rank_that_ends_in_the_midst_of_the_others_work(tmp_path, end, code):
         import sys
         import time
 
-        # Called after hvd.shutdown(), which is registered later. Slow as a real program's end can be: who hears of the
-        # shutdown at once is gone before.
+        # Called after hvd.shutdown(), which is registered later. Slow as a real program's end can be: a rank that
+        # notices the shutdown at once is gone before.
         def end_slowly():
             for _ in range(30):
                 if os.path.exists("others.have.heard"):

@@ -59,7 +59,7 @@ def test_a_rank_that_raises_ends_the_job_and_its_traceback_is_in_the_error(capfd
     (functools.partial(sys.exit, 7), RuntimeError, r"ended with exit code 7\n.*Rank 0 called sys\.exit\(7\)"),
     (functools.partial(os._exit, 0), RuntimeError, "rank 0 has ended without a result"),
     (functools.partial(print, threading.Lock()), pickle.PicklingError, "cannot send <built-in function print>"),
-    (functools.partial(horovod.run, print), RuntimeError, "horovod.run was called inside of a rank of a job")])
+    (functools.partial(horovod.run, print), RuntimeError, "horovod.run was called inside a rank of a job")])
 def test_what_cannot_be_is_named(function, error, text, capfd):
     with pytest.raises(error, match="(?s)" + text):
         horovod.run(function)

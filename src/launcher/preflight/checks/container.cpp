@@ -1,4 +1,4 @@
-// Checks that a rank inside of an image can use the host's PMIx, and that all ranks run in the same image.
+// Checks that a rank inside an image can use the host's PMIx, and that all ranks run in the same image.
 #include "bootstrap/pmix/plugin.hpp"
 #include "launcher/preflight/check.hpp"
 #include "native/posix/plugins/shared_library.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// Threads of ours inside of the user's program.
+// Threads of ours inside the user's program.
 #include <functional>
 #include <thread>
 

@@ -166,7 +166,7 @@ def make_callbacks(keras):
                 print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {self._learning_rate():g}.")
 
     class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
-        """ModelCheckpoint of the best model alone. Whoever uses it sets `filepath`."""
+        """ModelCheckpoint of the best model alone. The user sets `filepath`."""
 
         def __init__(self, monitor="val_loss", verbose=0, save_weights_only=False, mode="auto", save_freq="epoch"):
             super().__init__(filepath="best.weights.h5" if save_weights_only else "best.keras", monitor=monitor,

@@ -140,7 +140,7 @@ def _inside(path, name):
 
 def _put(value, path, into, depth):
     if depth > DEEPEST:
-        raise TypeError(f"the checkpoint's {path} is inside of more than {DEEPEST} groups; does it contain itself?")
+        raise TypeError(f"the checkpoint's {path} is inside more than {DEEPEST} groups; does it contain itself?")
     if value is None:
         into.add(path, "", NONE)
     elif isinstance(value, bool):

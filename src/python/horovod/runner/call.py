@@ -49,7 +49,7 @@ def in_job(command, args, results):
 def _check_place():
     """RuntimeError where no job can be started."""
     if "HOROVOD_RANK" in os.environ or run_task.ADDRESSES in os.environ or _core.is_initialized():
-        raise RuntimeError("horovod.run was called inside of a rank of a job. Call it in a program that horovodrun has "
+        raise RuntimeError("horovod.run was called inside a rank of a job. Call it in a program that horovodrun has "
                            "not started and that has not called hvd.init(): it starts the ranks itself")
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(f"horovod.run was called in the thread {threading.current_thread().name}; call it in the "

@@ -152,7 +152,7 @@ class DroppedBatches:
 
     def end_alerts(self):
         """Runs before this rank tells again. After an error because only some ranks have dropped a batch, alerts may
-        be under way that nobody has heard of."""
+        be under way that no other rank knows."""
         if self._place_of_refusals() in _refused_in:
             _refused_in.remove(self._place_of_refusals())
             self._drop_with_others([])

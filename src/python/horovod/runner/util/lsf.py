@@ -5,5 +5,5 @@ import os
 class LSFUtils:
     @staticmethod
     def using_lsf():
-        """True inside of a job of LSF."""
+        """True inside a job of LSF."""
         return "LSB_JOBID" in os.environ
