@@ -80,4 +80,5 @@ def main():
                             str(HERE / "elastic_commit.py")], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,17 @@
-"""A training that loses ranks, for elastic.py: with horovod, or with torch.distributed under torchrun.
+"""A training that loses ranks, for elastic.py: with horovod, over nodes, or with torch.distributed under torchrun.
 
 It writes a line to the file EVENTS for each loss and for each step of a rank: "loss TIME RANK SIZE", "step TIME RANK
-SIZE EPOCH", and "ready TIME" when a process has imported its modules. A rank ends by SIGKILL when the job is whole, and
-has been so for some steps, until there were LOSSES of them.
+SIZE EPOCH HOST", and "ready TIME" when a process has imported its modules. A rank ends by SIGKILL when the job is
+whole, and has been so for some steps, until there were LOSSES of them. Over nodes the job does not become whole again.
 """
 import os
 import signal
+import socket
 import sys
 import time
 
 WITH, SIZE, LOSSES, EVENTS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-VICTIM = sys.argv[5]  # "first" or "last"
+VICTIM = sys.argv[5]  # "first" or "last"; "node": the benchmark cuts one off
 SPARES = int(sys.argv[6])
 STEPS_BEFORE = 20
 
@@ -27,7 +28,7 @@ def count(word):
 
 def end_if_due(rank, size, steps):
     """Between steps: the others wait for this rank in the next one."""
-    if size < SIZE or steps < STEPS_BEFORE or rank != (0 if VICTIM == "first" else SIZE - 1):
+    if size < SIZE or steps < STEPS_BEFORE or rank != {"first": 0, "last": SIZE - 1}.get(VICTIM):
         return
     losses = count("loss")
     if losses == LOSSES or count("ready") < SIZE + SPARES + losses:
@@ -62,12 +63,12 @@ def train_with_horovod():
     @hvd.elastic.run
     def train(state):
         steps = 0
-        while state.losses < LOSSES or hvd.size() < SIZE or steps < STEPS_BEFORE:
+        while state.losses < LOSSES or hvd.size() < SIZE and WITH != "nodes" or steps < STEPS_BEFORE:
             end_if_due(hvd.rank(), hvd.size(), steps)
             state.optimizer.zero_grad()
             state.model(torch.ones(8, 1024)).square().mean().backward()
             state.optimizer.step()
-            note("step", time.time(), hvd.rank(), hvd.size(), _core.elastic_facts()[0])
+            note("step", time.time(), hvd.rank(), hvd.size(), _core.elastic_facts()[0], socket.gethostname())
             steps += 1
             state.losses = int(hvd.allreduce(torch.tensor([float(count("loss"))]), op=hvd.Max, name="losses"))
             time.sleep(0.02)
@@ -103,4 +104,4 @@ def train_with_torchrun():
     dist.destroy_process_group()
 
 
-train_with_horovod() if WITH == "horovod" else train_with_torchrun()
+train_with_torchrun() if WITH == "torchrun" else train_with_horovod()
