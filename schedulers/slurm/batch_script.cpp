@@ -8,13 +8,21 @@
 namespace hvd::schedulers {
 namespace {
 
-// The value after " KEY=", up to the next blank.
+// True for "Power=" and what follows it.
+bool begins_with_key(std::string_view text) {
+  return !text.empty() && text[0] >= 'A' && text[0] <= 'Z' && text.find('=') < text.find(' ');
+}
+
+// The value after " KEY=", up to the next key: names of files may have blanks.
 std::string value_of(std::string_view shown, std::string_view key) {
   const std::string begin = " " + std::string(key) + "=";
   std::size_t at = shown.find(begin);
   if (at == std::string_view::npos) return "";
   at += begin.size();
-  return std::string(shown.substr(at, shown.find_first_of(" \n", at) - at));
+  const std::string_view value = shown.substr(at, shown.find('\n', at) - at);
+  std::size_t end = value.find(' ');
+  while (end < value.size() && !begins_with_key(value.substr(end + 1))) end = value.find(' ', end + 1);
+  return std::string(value.substr(0, end));
 }
 
 }  // namespace

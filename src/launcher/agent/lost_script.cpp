@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
+#include <optional>
 
 #include "base/counted.hpp"
-#include "base/deadline.hpp"
 #include "base/text/number.hpp"
 #include "native/posix/processes/ask_program.hpp"
 #include "schedulers/slurm/batch_script.hpp"
@@ -16,7 +15,11 @@ namespace {
 using schedulers::BatchScript;
 using std::chrono::seconds;
 
-constexpr seconds time_to_answer{20}, time_between_turns{10};
+constexpr seconds time_to_answer{20}, time_to_act{60}, time_between_turns{10};
+constexpr seconds time_of_first_turns{300}, time_between_late_turns{1}, pause_of_late_turns{300};
+// slurmctld refuses what it would do a little later, for example while it begins anew.
+constexpr seconds time_between_tries{30};
+constexpr int most_tries = 3;
 constexpr int most_restarts = 20;  // of --max-requeues in job scripts
 constexpr int most_turns = 30;
 
@@ -36,67 +39,82 @@ BatchScript script_of(const std::string& job) {
       posix::answer_of({"scontrol", "-o", "show", "job", job}, time_to_answer, /*also_errors=*/false));
 }
 
-bool run(const std::string& command) {
-  return posix::answer_of({"/bin/sh", "-c", command + " </dev/null && echo done"}, seconds(60)).ends_with("done\n");
+// Returns what went wrong; nullopt if all is well.
+std::optional<std::string> failure_of(const std::string& command) {
+  std::string text = posix::answer_of({"/bin/sh", "-c", command + " </dev/null && echo done"}, time_to_act);
+  if (text.ends_with("done\n")) return std::nullopt;
+  text = text.substr(0, text.find('\n'));
+  return command + " has failed" + (text.empty() ? "" : " (" + text + ")");
 }
 
-void tell(const BatchScript& script, const std::string& end) {
+void tell(const BatchScript& script, const std::string& what) {
   if (std::ofstream output(script.output, std::ios::app | std::ios::in); output)
-    output << "horovodrun: the node " + script.host + " is lost, and with it the job's script and horovodrun: " + end
+    output << "horovodrun: the node " + script.host + " is lost, and with it the job's script and horovodrun: " + what
            << std::endl;
 }
 
-// Tells it before, because Slurm ends this process with the job.
-void cancel(const BatchScript& script, const std::string& job, const std::string& why) {
-  tell(script, "the job " + job + " is cancelled, because " + why);
-  (void)run("scancel " + job);
+// Why the job is cancelled, and not put back into the queue; nullopt if it is put back.
+std::optional<std::string> why_to_cancel(const BatchScript& script, int restarts_allowed, int refusals) {
+  if (!script.may_requeue) return "it does not allow to be put back into the queue";
+  if (script.restarts >= restarts_allowed)
+    return "it has been put back into the queue " + counted(script.restarts, "time") +
+           ", and --max-requeues (HOROVOD_MAX_REQUEUES) allows " + std::to_string(restarts_allowed);
+  if (refusals >= most_tries) return "it could not be put back into the queue in " + counted(refusals, "attempt");
+  return std::nullopt;
 }
 
-// Returns false if the job could not be put back into the queue. It may be there nevertheless: another agent has put it
-// back, or Slurm has, but has not answered in time.
-bool end_job(const BatchScript& script, const std::string& job, int restarts_allowed) {
-  if (!script.may_requeue) {
-    cancel(script, job, "it does not allow to be put back into the queue");
-  } else if (script.restarts >= restarts_allowed) {
-    cancel(script, job,
-           "it has been put back into the queue " + counted(script.restarts, "time") +
-               ", and --max-requeues (HOROVOD_MAX_REQUEUES) allows " + std::to_string(restarts_allowed));
-  } else {
-    tell(script, "the job " + job + " is put back into the queue");
-    return run("scontrol requeue " + job);
+// Tells each act before it, because Slurm ends this process with the job.
+class StandIn {
+ public:
+  StandIn(std::string job, int restarts_allowed) : job_(std::move(job)), restarts_allowed_(restarts_allowed) {}
+
+  // Returns false if Slurm has refused it. The job may be in the queue nevertheless: another agent has put it back, or
+  // Slurm has, but has not answered in time.
+  bool end_job(const BatchScript& script) {
+    const auto why = why_to_cancel(script, restarts_allowed_, refusals_);
+    if (why) tell(script, "the job " + job_ + " is cancelled, because " + *why);
+    else if (refusals_ == 0) tell(script, "the job " + job_ + " is put back into the queue");
+    const auto failure = failure_of((why ? "scancel " : "scontrol requeue ") + job_);
+    if (!failure) return true;
+    if (!why) ++refusals_;
+    tell(script, *failure + "; Slurm is asked again in " + std::to_string(time_between_tries.count()) + " s");
+    return false;
   }
-  return true;
-}
+
+ private:
+  std::string job_;
+  int restarts_allowed_, refusals_ = 0;
+};
 
 }  // namespace
 
-std::optional<Turn> turn_of_agent(int place, int nodes) {
+Turn turn_of_agent(int place, int nodes) {
   const int stride = (nodes + most_turns - 1) / most_turns;
-  if (place % stride != 0) return std::nullopt;
-  const int agents = (nodes - 1) / stride;  // of those that ask; the first node is the script's
-  return Turn{place / stride * time_between_turns, std::max(1, agents) * time_between_turns};
+  const int each = (nodes - 1) / stride;  // so many ask first; the first node is the script's
+  if (place % stride == 0) return {place / stride * time_between_turns, std::max(1, each) * time_between_turns};
+  const int late = (place % stride - 1) * (each + 1) + place / stride;
+  return {time_of_first_turns + late * time_between_late_turns, pause_of_late_turns};
 }
 
-void stand_in_for_lost_script(const Environment& environment) {
+void stand_in_for_lost_script(const Environment& environment, const Pace& pace) {
   const std::string job = schedulers::batch_job_of_slurm(environment);
   if (job.empty()) return;
   const auto [place, nodes] = schedulers::place_of_slurm_node(environment);
-  const auto turn = turn_of_agent(place, nodes);
-  if (!turn) return;
-  std::this_thread::sleep_for(turn->wait);
-  const Deadline limit = Deadline::after(time_for_slurm());
-  const int restarts_allowed = environment.number("HOROVOD_MAX_REQUEUES").value_or(most_restarts);
-  for (bool was_refused = false;;) {
+  const Turn turn = turn_of_agent(place, nodes);
+  pace.pause(turn.wait);
+  const seconds patience = time_for_slurm();
+  Clock::time_point limit = pace.now() + patience;
+  StandIn stand_in(job, environment.number("HOROVOD_MAX_REQUEUES").value_or(most_restarts));
+  for (bool acts = false;;) {
+    // Slurm has told once that the node is lost: it has as much time again to do something about it.
     const BatchScript script = script_of(job);
     if (script.fate == BatchScript::Fate::over) return;
-    if (script.fate == BatchScript::Fate::unknown) {
-      if (limit.passed()) return;
-      std::this_thread::sleep_for(turn->pause);
-      continue;
-    }
-    if (was_refused) return cancel(script, job, "it could not be put back into the queue");
-    if (end_job(script, job, restarts_allowed)) return;
-    was_refused = true;  // a job that is back in the queue has no fate `lost`
+    const bool is_lost = script.fate == BatchScript::Fate::lost;
+    if (is_lost && stand_in.end_job(script)) return;
+    if (is_lost && !acts) limit = pace.now() + patience;
+    acts = acts || is_lost;
+    if (pace.now() >= limit) return;
+    pace.pause(acts ? time_between_tries : turn.pause);
   }
 }
 
