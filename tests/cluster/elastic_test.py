@@ -287,8 +287,23 @@ class InBatchJobs(ElasticTest):
         path = f"{os.path.dirname(HOROVODRUN)}:{os.environ['PATH']}"
         job = on_login("sbatch", "--parsable", "--chdir", str(self.folder), str(self.folder / "script"), PATH=path,
                        HOROVOD_SHARED_DIR=str(self.folder), HOROVOD_PEER_TIMEOUT="4", HOROVOD_SSH="").strip()
+        return self.cancelled_at_the_end(job)
+
+    def cancelled_at_the_end(self, job):
         self.addCleanup(subprocess.run, [NODES, "on", "login", "scancel", job], check=False)
         return job
+
+    def submit_array(self):
+        """Submits an array of two tasks. Each has two nodes and a folder that is called by its number."""
+        (self.folder / "script").write_text(
+            "#!/bin/bash\n#SBATCH --array=1-2 --nodes=2 --ntasks-per-node=1 --exclusive --no-kill --requeue\n"
+            "#SBATCH --open-mode=append --output=%a.out\n"
+            f"exec {HOROVODRUN} -np 2 --min-np 1 {RANK} {self.folder}/$SLURM_ARRAY_TASK_ID 20\n")
+        for task in ("1", "2"):
+            (self.folder / task).mkdir()
+        return self.cancelled_at_the_end(on_login(
+            "sbatch", "--parsable", "--chdir", str(self.folder), str(self.folder / "script"), HOROVOD_PEER_TIMEOUT="4",
+            HOROVOD_SHARED_DIR=str(self.folder), HOROVOD_SSH="").strip())
 
     def output(self):
         return "".join(each.read_text(errors="replace") for each in self.folder.glob("*.out"))
@@ -320,7 +335,24 @@ class InBatchJobs(ElasticTest):
         self.assertNotIn(first, self.facts_of(job)["NodeList"])
         self.wait_for_node_state(first, "idle")
 
+    def test_a_task_of_an_array_whose_first_node_is_cut_off_is_put_back_and_the_others_go_on(self):
+        job = self.submit_array()
+        lost, other = f"{job}_1", f"{job}_2"
+        for task in ("1", "2"):
+            self.wait_for(f"{job}_{task}", (self.folder / task / "checkpoint").exists)
+        first = self.facts_of(lost)["BatchHost"]
+        nodes("cut", first)
+        try:
+            self.wait_for(lost, lambda: self.facts_of(lost)["Restarts"] == "1", 4 * LIMIT_SECONDS)
+            self.assertIn(f"the job {lost} is put back into the queue", (self.folder / "1.out").read_text())
+            self.assertEqual(self.facts_of(lost)["JobState"], "PENDING")  # the nodes that are left do not suffice
+            (self.folder / "2" / "go").touch()
+            self.wait_for(other, lambda: self.facts_of(other)["JobState"] == "COMPLETED")
+            self.assertEqual(self.facts_of(other)["Restarts"], "0")
+        finally:
+            nodes("mend", first)
+
 
 if __name__ == "__main__":
-    enter(3, BUILD, [BUILD, *sys.argv[1:]])
+    enter(4, BUILD, [BUILD, *sys.argv[1:]])
     unittest.main()
