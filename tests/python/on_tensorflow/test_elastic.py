@@ -1,4 +1,5 @@
 """hvd.elastic of TensorFlow and tf.keras: states, and trainings that begin again after a failure."""
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -118,6 +119,61 @@ def test_a_failure_changes_no_bit_of_a_training(hvd, rank, size):
 def test_a_failure_between_passes_of_a_step_counts_no_gradient_twice(hvd, rank, size):
     found = train_with_tape(hvd, rank, size, 3, passes=2)
     assert found == train_with_tape(hvd, rank, size, None, passes=2)
+
+
+@contextlib.contextmanager
+def graph_of_two_passes(hvd, **options):
+    """Gives a session, its variables that a training goes on from, the operation of a pass and its placeholders."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        data, targets = v1.placeholder(tf.float32, [None, 4]), v1.placeholder(tf.float32, [None, 1])
+        weights = v1.get_variable("weights", initializer=np.full((4, 1), 0.1, np.float32))
+        optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.05), backward_passes_per_step=2,
+                                             **options)
+        step = optimizer.minimize(tf.reduce_mean((tf.matmul(data, weights) - targets) ** 2))
+        session.run(v1.global_variables_initializer())
+        session.graph.finalize()  # as a MonitoredTrainingSession does
+        yield session, [weights], step, (data, targets)
+
+
+def train_a_graph(hvd, rank, size, fails_at, given, **options):
+    failures = [fails_at]
+    with graph_of_two_passes(hvd, **options) as (session, variables, step, places):
+        @hvd.elastic.run
+        def train(state):
+            while state.batch < 6:
+                if state.batch == failures[0] and rank == size - 1:
+                    failures[0] = None
+                    raise HorovodInternalError("on purpose")
+                part = slice(state.batch * 4 + rank, state.batch * 4 + 4, size)
+                session.run(step, dict(zip(places, (DATA[part], TARGETS[part]))))
+                state.batch += 1
+                if state.batch % 2 == 0:
+                    state.commit()
+
+        train(hvd.elastic.TensorFlowState(variables if given else None, session=session, batch=0))
+        return [each.tolist() for each in session.run(variables)]
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("op", ["Average", "Adasum"])
+def test_a_failure_between_passes_of_a_graph_counts_no_gradient_twice(hvd, rank, size, op, given):
+    found = train_a_graph(hvd, rank, size, 3, given, op=getattr(hvd, op))
+    assert found == train_a_graph(hvd, rank, size, None, given, op=getattr(hvd, op))
+
+
+def test_a_commit_between_two_passes_of_a_graph_is_named(hvd, monkeypatch):
+    monkeypatch.setattr(elastic.State, "_has_warned", False)
+    with graph_of_two_passes(hvd) as (session, variables, step, places):
+        state = hvd.elastic.TensorFlowState(session=session)
+        assert {each.name for each in state.variables} == {each.name for each in variables}
+        session.run(step, dict(zip(places, (DATA[:4], TARGETS[:4]))))
+        with pytest.warns(UserWarning, match="found 1 of 2 backward passes"):
+            state.commit()
+        state.sync()  # as with a process that has joined and has done no pass
+        assert state._passes_done() == (0, 2)
+        for _ in range(2):
+            session.run(step, dict(zip(places, (DATA[:4], TARGETS[:4]))))
 
 
 def test_a_commit_between_two_passes_of_a_step_is_named(hvd, monkeypatch):

@@ -10,6 +10,7 @@ from horovod.common.elastic import ObjectState
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow._job import _basics
 from horovod.tensorflow._library import failures
+from horovod.tensorflow.gradient_aggregation import OpenStep
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
@@ -39,14 +40,17 @@ class TensorFlowKerasState(ModelState):
 class TensorFlowState(ObjectState):
     """The state of a training: variables of TensorFlow, and anything else by its name.
 
-    variables: by default all global variables of the graph. session: that of TensorFlow 1's graph; by default the
-    current one.
+    variables: by default all global variables of the graph, but for the sums of backward_passes_per_step. session: that
+    of TensorFlow 1's graph; by default the current one.
     """
 
     def __init__(self, variables=None, session=None, **kwargs):
         check_is_not_live(self, kwargs)
-        self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
         self.session = session or tf.compat.v1.get_default_session()
+        if variables is None:
+            own = {id(variable) for step in OpenStep.all_in(self.session) for variable in step.own_variables()}
+            variables = [each for each in tf.compat.v1.global_variables() if id(each) not in own]
+        self.variables = list(variables)
         super().__init__(bcast_object=from_rank_0, get_rank=_rank, **kwargs)
         self._values = self._read()
 
@@ -62,12 +66,23 @@ class TensorFlowState(ObjectState):
             else:
                 variable.load(value, self.session)
 
+    def _passes_done(self):
+        found = [(step.passes_done(self.session), step.backward_passes_per_step)
+                 for step in OpenStep.all_in(self.session)]
+        return max(found, default=super()._passes_done())
+
+    def _forget_passes(self):
+        """A process that has joined has done none, and all must reduce together."""
+        for step in OpenStep.all_in(self.session):
+            step.forget(self.session)
+
     def save(self):
         self._values = self._read()
         super().save()
 
     def restore(self):
         self._write(self._values)
+        self._forget_passes()
         super().restore()
 
     def sync(self):
@@ -79,5 +94,6 @@ class TensorFlowState(ObjectState):
             for i, value in zip(sent, arrays.broadcast_all([values[i] for i in sent], names, 0)):
                 values[i] = value
             self._write(values)
+        self._forget_passes()
         self._values = values
         super().sync()

@@ -1,5 +1,46 @@
 """Gradients that are added up on this rank for several backward passes, and then reduced once."""
+import weakref
+
+import numpy as np
 import tensorflow as tf
+
+_all = weakref.WeakSet()
+
+
+class OpenStep:
+    """The backward passes that this rank has done for a step that is not made yet. Elastic states forget them."""
+
+    def __init__(self, backward_passes_per_step):
+        self.backward_passes_per_step = backward_passes_per_step
+        self.counter = None
+        self._graph = None  # of the variables; None if they are eager
+        _all.add(self)
+
+    @staticmethod
+    def all_in(session):
+        """Returns those whose variables are in the graph of this session; without one, those that are eager."""
+        return [each for each in _all if each.counter is not None and
+                each._graph is (None if session is None else session.graph)]
+
+    def make_counter(self, name):
+        self._graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{name}_counter")
+
+    def own_variables(self):
+        """Returns the variables that no other rank has."""
+        return [self.counter]
+
+    def passes_done(self, session):
+        count = self.counter.numpy() if session is None else session.run(self.counter)
+        return int(count) % self.backward_passes_per_step
+
+    def forget(self, session):
+        for each in self.own_variables():
+            zeros = np.zeros(each.shape, each.dtype.as_numpy_dtype)
+            if session is None:
+                each.assign(zeros)
+            else:
+                each.load(zeros, session)  # makes no operation: the graph may be finalized
 
 
 def dense(gradient, sparse_as_dense):
@@ -12,7 +53,7 @@ def dense(gradient, sparse_as_dense):
     return tf.convert_to_tensor(gradient)
 
 
-class LocalGradientAggregationHelper:
+class LocalGradientAggregationHelper(OpenStep):
     """For graphs of TensorFlow 1.
 
     reduce: takes gradients and variables, and returns the reduced gradients.
@@ -22,8 +63,7 @@ class LocalGradientAggregationHelper:
                  name="aggregation"):
         if backward_passes_per_step <= 0:
             raise ValueError(f"backward_passes_per_step is greater than 0, not {backward_passes_per_step}")
-        self.backward_passes_per_step = backward_passes_per_step
-        self.counter = None
+        super().__init__(backward_passes_per_step)
         self._reduce = reduce
         self._sparse_as_dense = sparse_as_dense
         self._average = average_aggregated_gradients
@@ -36,7 +76,7 @@ class LocalGradientAggregationHelper:
         gradients = [dense(gradient, self._sparse_as_dense) for gradient in gradients]
         there = [i for i, gradient in enumerate(gradients) if gradient is not None]
         with tf.init_scope():
-            self.counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{self._name}_counter")
+            self.make_counter(self._name)
             for i in there:
                 self._sums[i] = tf.Variable(tf.zeros(gradients[i].shape, gradients[i].dtype), trainable=False,
                                             name=f"{self._name}_sum_{i}")
@@ -49,6 +89,9 @@ class LocalGradientAggregationHelper:
         for i, gradient in zip(there, reduced if isinstance(reduced, (list, tuple)) else [reduced]):
             results[i] = gradient
         return results
+
+    def own_variables(self):
+        return [self.counter, *self._sums.values()]
 
     def _reduced(self, sums, variables):
         if self._average:

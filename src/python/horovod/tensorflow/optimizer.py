@@ -6,7 +6,7 @@ from horovod.common.process_sets import global_process_set
 from horovod.tensorflow._job import Adasum, Average
 from horovod.tensorflow._names import executing_eagerly
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper, OpenStep
 from horovod.tensorflow.gradient_reduction import GradientReduction, key_of
 
 
@@ -62,8 +62,7 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
 
     def __init__(self, optimizer, name, use_locking, reduction, backward_passes_per_step):
         super().__init__(optimizer, name, use_locking, reduction, 1, False, False)
-        self._passes = backward_passes_per_step
-        self._counter = None
+        self._open_step = OpenStep(backward_passes_per_step)
         self._starts = {}  # key of a variable -> its value at the last reduction
 
     def compute_gradients(self, *args, **kwargs):
@@ -72,7 +71,7 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         pairs = list(grads_and_vars)
         variables = [variable for gradient, variable in pairs if gradient is not None]
-        if self._passes > 1:
+        if self._open_step.backward_passes_per_step > 1:
             return self._step_of_several(pairs, variables, args, kwargs)
         starts = [tf.identity(variable) for variable in variables]
         with tf.control_dependencies(starts):
@@ -87,13 +86,14 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
 
     def _step_of_several(self, pairs, variables, args, kwargs):
         with tf.init_scope():
-            if self._counter is None:
-                self._counter = tf.Variable(0, trainable=False, dtype=tf.int32, name=f"{self._name}_counter")
+            if self._open_step.counter is None:
+                self._open_step.make_counter(self._name)
             for variable in variables:
                 if key_of(variable) not in self._starts:
                     self._starts[key_of(variable)] = tf.Variable(
                         tf.zeros(variable.shape, variable.dtype), trainable=False, name=f"{self._name}_start")
         starts = [self._starts[key_of(variable)] for variable in variables]
+        counter, passes = self._open_step.counter, self._open_step.backward_passes_per_step
 
         def begin():
             return tf.group(*[start.assign(variable.read_value()) for start, variable in zip(starts, variables)])
@@ -101,13 +101,13 @@ class _DistributedAdasumOptimizer(_DistributedOptimizer):
         def combine():
             return self._combine(variables, [start.read_value() for start in starts])
 
-        begun = tf.cond(tf.equal(self._counter.read_value(), 0), begin, tf.no_op)
+        begun = tf.cond(tf.equal(counter.read_value(), 0), begin, tf.no_op)
         with _after(begun):
             applied = self._optimizer.apply_gradients(pairs, *args, **kwargs)
         with _after(applied):
-            count = self._counter.assign((self._counter.read_value() + 1) % self._passes)
+            count = counter.assign((counter.read_value() + 1) % passes)
         with _after(count):
-            return tf.cond(tf.equal(self._counter.read_value(), 0), combine, tf.no_op)
+            return tf.cond(tf.equal(counter.read_value(), 0), combine, tf.no_op)
 
 
 def _after(operation):
