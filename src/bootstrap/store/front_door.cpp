@@ -12,7 +12,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::chrono::milliseconds rest_time(200);
+constexpr std::chrono::milliseconds pause_time(200);
 constexpr std::chrono::milliseconds patience_in_a_crowd(500);
 
 }  // namespace
@@ -34,24 +34,24 @@ std::chrono::milliseconds FrontDoor::time_of_strangers() const {
   return is_crowded() ? std::min(patience_, patience_in_a_crowd) : patience_;
 }
 
-void FrontDoor::let_in(std::uint64_t number) {
+void FrontDoor::add(std::uint64_t number) {
   strangers_.emplace(number, Clock::now());
   if (strangers_.size() == 1 || is_crowded()) set_clock();
-  set_open(!is_resting_ && !is_crowded());
+  set_open(!is_paused_ && !is_crowded());
 }
 
-void FrontDoor::let_go(std::uint64_t number) {
+void FrontDoor::remove(std::uint64_t number) {
   if (strangers_.erase(number) == 0) return;
-  set_open(!is_resting_ && !is_crowded());
+  set_open(!is_paused_ && !is_crowded());
 }
 
-void FrontDoor::rest() {
-  is_resting_ = true;
+void FrontDoor::pause() {
+  is_paused_ = true;
   set_open(false);
   set_clock();
 }
 
-std::vector<std::uint64_t> FrontDoor::look_at_clock() {
+std::vector<std::uint64_t> FrontDoor::take_overdue() {
   std::uint64_t ticks = 0;
   (void)!::read(clock_.get(), &ticks, sizeof ticks);
   std::vector<std::uint64_t> overdue;
@@ -60,7 +60,7 @@ std::vector<std::uint64_t> FrontDoor::look_at_clock() {
     if (since > latest) break;
     overdue.push_back(number);
   }
-  is_resting_ = false;
+  is_paused_ = false;
   set_open(!is_crowded());
   set_clock();
   return overdue;
@@ -77,14 +77,14 @@ void FrontDoor::set_open(bool open) {
   }
 }
 
-// Sets the clock for the end of the oldest stranger's time, or for the end of a rest. Otherwise the clock stops.
+// Sets the clock for the end of the oldest stranger's time, or for the end of a pause. Otherwise the clock stops.
 void FrontDoor::set_clock() {
   auto span = std::chrono::milliseconds(0);
   if (!strangers_.empty())
     span = std::max(
         std::chrono::ceil<std::chrono::milliseconds>(strangers_.begin()->second + time_of_strangers() - Clock::now()),
-        std::min(patience_, rest_time));
-  if (is_resting_) span = rest_time;
+        std::min(patience_, pause_time));
+  if (is_paused_) span = pause_time;
   itimerspec time{};
   time.it_value.tv_sec = span.count() / 1000;
   time.it_value.tv_nsec = span.count() % 1000 * 1'000'000;

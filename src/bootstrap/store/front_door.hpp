@@ -31,15 +31,15 @@ class FrontDoor {
   bool is_crowded() const { return strangers_.size() >= most_; }
   // True if another connection may be accepted. The owner asks before it accepts each one.
   bool is_open() const { return is_open_; }
-  void let_in(std::uint64_t number);  // called when the owner has accepted a connection
+  void add(std::uint64_t number);  // called when the owner has accepted a connection
   bool has(std::uint64_t number) const { return strangers_.contains(number); }
   // Called when the connection has proven itself, or has ended.
-  void let_go(std::uint64_t number);
+  void remove(std::uint64_t number);
   // Called when no descriptor was left. For a moment no connection is accepted, and then the owner may try again.
-  void rest();
+  void pause();
   // For an event of the clock: returns the connections whose time is over. The owner must read what they have sent
   // meanwhile before it closes them.
-  std::vector<std::uint64_t> look_at_clock();
+  std::vector<std::uint64_t> take_overdue();
 
  private:
   void set_open(bool open);
@@ -54,7 +54,7 @@ class FrontDoor {
 
   std::map<std::uint64_t, Clock::time_point> strangers_;  // when each stranger has come, oldest first
   bool is_open_ = true;
-  bool is_resting_ = false;
+  bool is_paused_ = false;
 };
 
 // Raises this process's limit of open files (ulimit -n) so that `count` connections have room, as far as the system

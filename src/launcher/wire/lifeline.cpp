@@ -87,30 +87,30 @@ struct Lifelines::State {
     for (posix::FileDescriptor& listener : listeners) {
       while (door.is_open()) {
         auto accepted = posix::accept_from_tcp(listener.get());
-        if (!accepted) return door.rest();
+        if (!accepted) return door.pause();
         if (!accepted->socket) break;
         if (!posix::prepare_connection(accepted->socket.get(), patience)) continue;
         if (!events.add(accepted->socket.get(), ++last_number)) continue;
         connections[last_number].socket = std::move(accepted->socket);
-        door.let_in(last_number);
+        door.add(last_number);
       }
     }
   }
 
-  void put_out_the_slow() {
-    for (std::uint64_t number : door.look_at_clock()) {
-      (void)hear(number);
+  void drop_overdue() {
+    for (std::uint64_t number : door.take_overdue()) {
+      (void)read_from(number);
       if (door.has(number)) drop(number);
     }
   }
 
   void drop(std::uint64_t number) {
     connections.erase(number);
-    door.let_go(number);
+    door.remove(number);
   }
 
   // Returns the lifeline that broke, if one did.
-  std::optional<Loss> hear(std::uint64_t number) {
+  std::optional<Loss> read_from(std::uint64_t number) {
     auto found = connections.find(number);
     if (found == connections.end()) return std::nullopt;
     Connection& connection = found->second;
@@ -125,7 +125,7 @@ struct Lifelines::State {
     }
     if (count > 0) connection.received.append(bytes, static_cast<std::size_t>(count));
     if (count > 0 && connection.received.size() < half) return std::nullopt;
-    if (count > 0 && prove(connection)) door.let_go(number);
+    if (count > 0 && prove(connection)) door.remove(number);
     else drop(number);
     return std::nullopt;
   }
@@ -177,8 +177,8 @@ std::vector<Lifelines::Loss> Lifelines::serve() {
   int count = ::epoll_wait(state_->events.descriptor(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == bootstrap::FrontDoor::of_listeners) state_->accept_all();
-    else if (events[i].data.u64 == bootstrap::FrontDoor::of_clock) state_->put_out_the_slow();
-    else if (auto loss = state_->hear(events[i].data.u64)) lost.push_back(*loss);
+    else if (events[i].data.u64 == bootstrap::FrontDoor::of_clock) state_->drop_overdue();
+    else if (auto loss = state_->read_from(events[i].data.u64)) lost.push_back(*loss);
   }
   return lost;
 }
