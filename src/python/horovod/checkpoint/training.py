@@ -5,6 +5,7 @@ import sys
 import torch
 
 from horovod.checkpoint.tree import Node, Read, value_of
+from horovod.torch.functions import load_as_saved, put_types_right
 
 
 def unwrapped(model):
@@ -115,36 +116,7 @@ def load_optimizer(optimizer, model, saved):
         numbers = [number_of[names[_position(parameters, parameter)]] for parameter in ours["params"]]
         state["param_groups"].append({**group, "params": numbers})
     optimizer.load_state_dict(state)
-    _put_types_right(optimizer, {of_name[name]: values for name, values in saved["state"].items() if name in of_name})
-
-
-def _put_types_right(optimizer, saved):
-    """Gives the state of each parameter its saved types. load_state_dict() converts tensors to the type of their
-    parameter, which may be less precise, also those within lists and dicts, and makes other things of some values."""
-    for parameter, values in saved.items():
-        loaded = optimizer.state.get(parameter)
-        if isinstance(values, dict) and isinstance(loaded, dict):
-            for key, value in values.items():
-                if key in loaded:
-                    loaded[key] = _as_saved(value, loaded[key], parameter.device)
-
-
-def _as_saved(saved, loaded, device):
-    """Returns the loaded value if it has the type of the saved one, else the saved one on the device."""
-    if isinstance(saved, torch.Tensor):
-        if isinstance(loaded, torch.Tensor):
-            return loaded if loaded.dtype == saved.dtype else saved.to(loaded.device)
-        return saved.to(device)
-    if isinstance(saved, dict):
-        there = loaded if isinstance(loaded, dict) else {}
-        made = type(saved)()
-        for key, value in saved.items():  # one by one: a Counter would count the pairs that it is made of
-            made[key] = _as_saved(value, there.get(key), device)
-        return made
-    if type(saved) in (list, tuple):
-        there = loaded if isinstance(loaded, (list, tuple)) and len(loaded) == len(saved) else [None] * len(saved)
-        return type(saved)(_as_saved(value, now, device) for value, now in zip(saved, there))
-    return saved
+    put_types_right(optimizer, {of_name[name]: values for name, values in saved["state"].items() if name in of_name})
 
 
 def _position(parameters, wanted):
@@ -190,11 +162,10 @@ def _count(params):
 
 def load_checked(each, state):
     """Loads an object for which problem_with_object() has found no problem."""
-    each.load_state_dict(state)
     if isinstance(each, torch.optim.Optimizer):
-        parameters = _parameters_of(each)
-        _put_types_right(each, {parameters[number]: values for number, values in state["state"].items()
-                                if isinstance(number, int) and number < len(parameters)})
+        load_as_saved(each, state)
+    else:
+        each.load_state_dict(state)
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------

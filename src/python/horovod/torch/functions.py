@@ -233,3 +233,42 @@ def _adopt(optimizer, parameters, described, root_rank, process_set):
             occurrences[key] += 1
     for finish in started:
         finish()
+
+
+def load_as_saved(optimizer, state):
+    """optimizer.load_state_dict(state), after which the values are those of the state bit for bit, whatever types they
+    have."""
+    optimizer.load_state_dict(state)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    put_types_right(optimizer, {parameter: state["state"][number] for number, parameter in zip(numbers, parameters)
+                                if number in state["state"]})
+
+
+def put_types_right(optimizer, saved):
+    """Gives the state of each parameter its saved types. load_state_dict() converts tensors to the type of their
+    parameter, which may be less precise, also those within lists and dicts, and makes other things of some values."""
+    for parameter, values in saved.items():
+        loaded = optimizer.state.get(parameter)
+        if isinstance(values, dict) and isinstance(loaded, dict):
+            for key, value in values.items():
+                if key in loaded:
+                    loaded[key] = _as_saved(value, loaded[key], parameter.device)
+
+
+def _as_saved(saved, loaded, device):
+    """Returns the loaded value if it has the type of the saved one, else the saved one on the device."""
+    if isinstance(saved, torch.Tensor):
+        if isinstance(loaded, torch.Tensor):
+            return loaded if loaded.dtype == saved.dtype else saved.to(loaded.device)
+        return saved.to(device)
+    if isinstance(saved, dict):
+        there = loaded if isinstance(loaded, dict) else {}
+        made = type(saved)()
+        for key, value in saved.items():  # one by one: a Counter would count the pairs that it is made of
+            made[key] = _as_saved(value, there.get(key), device)
+        return made
+    if type(saved) in (list, tuple):
+        there = loaded if isinstance(loaded, (list, tuple)) and len(loaded) == len(saved) else [None] * len(saved)
+        return type(saved)(_as_saved(value, now, device) for value, now in zip(saved, there))
+    return saved

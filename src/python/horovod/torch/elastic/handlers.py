@@ -4,7 +4,8 @@ import copy
 import torch
 
 from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from horovod.torch.functions import (broadcast_object, broadcast_optimizer_state, broadcast_parameters,
+                                     load_as_saved)
 
 
 class StateHandler:
@@ -96,7 +97,10 @@ class StateDictHandler(StateHandler):
         if self._saved is None:
             raise RuntimeError("hvd.elastic: the last commit was interrupted, so that nothing can be restored")
         # A copy, because some values keep the tensors of what they load, and change them later.
-        self.value.load_state_dict(copy.deepcopy(self._saved))
+        self.load(copy.deepcopy(self._saved))
+
+    def load(self, state):
+        self.value.load_state_dict(state)
 
     def sync(self):
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), self.root, "elastic.state_dict"))
@@ -112,6 +116,9 @@ class ModelStateHandler(StateDictHandler):
 
 
 class OptimizerStateHandler(StateDictHandler):
+    def load(self, state):
+        load_as_saved(self.value, state)
+
     def sync(self):
         broadcast_optimizer_state(self.value, self.root)
 
