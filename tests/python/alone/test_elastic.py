@@ -231,6 +231,25 @@ def test_a_restore_gives_back_model_optimizer_and_attributes_every_time(job):
 
 
 @pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+def test_a_restore_keeps_the_types_of_the_optimizers_state(job, kind, live):
+    model = torch.nn.Linear(3, 2).to(kind)
+    optimizer = torch.optim.NAdam(model.parameters(), lr=0.1)  # its products of momenta are of float32
+
+    def advance():
+        model(torch.ones(4, 3, dtype=kind)).square().sum().backward()
+        optimizer.step()
+
+    advance()
+    state = TorchState(model, optimizer, live=live)
+    before = values_of(model, optimizer)
+    advance()
+    state.restore()
+    after = values_of(model, optimizer)
+    assert [each.dtype for each in after] == [each.dtype for each in before] and are_equal(after, before)
+
+
+@pytest.mark.parametrize("live", [False, True])
 def test_a_sync_that_fails_in_the_middle_leaves_the_last_commit(job, monkeypatch, live):
     def fail():
         raise HorovodInternalError("the root is lost")
@@ -483,6 +502,13 @@ def test_the_ranks_share_out_the_samples_and_repeat_the_first(ranks, length, siz
     assert [len(samples) for samples in found] == [each] * size
     whole = [samples[index] for index in range(each) for samples in found]
     assert whole == (order * (size + 1))[:each * size]
+
+
+@pytest.mark.parametrize("length", [7, 11, 13])
+def test_an_interrupted_epoch_has_the_batches_of_one_without_interruption(ranks, length):
+    whole = samples_of_all(ranks, 3, length, seed=5)
+    rest = samples_of_all(ranks, 3, length, {"epoch": 0, "processed_num": 2 * 3}, seed=5)
+    assert rest == [samples[2:] for samples in whole]
 
 
 def test_what_was_recorded_is_left_out_on_another_number_of_ranks(ranks):
