@@ -1,15 +1,11 @@
 #include "connections/net_peers.hpp"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/log.hpp"
@@ -18,9 +14,9 @@
 #include "connections/tcp/handshake.hpp"
 #include "connections/tcp/stalls.hpp"
 #include "connections/tcp/strangers.hpp"
+#include "connections/watcher.hpp"
 #include "native/posix/memory/wait_word.hpp"
 #include "native/posix/processes/fork_guard.hpp"
-#include "native/posix/processes/thread.hpp"
 #include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::connections {
@@ -51,8 +47,7 @@ struct NetPeers::State {
     std::string name;  // for people
     Clock::time_point since;
   };
-  State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll,
-        posix::FileDescriptor eventfd)
+  State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll)
       : world(the_world),
         patience(milliseconds_of(config.peer_timeout_s)),
         look_after(std::clamp<std::chrono::milliseconds>(milliseconds_of(config.start_timeout_s) / 3,
@@ -61,14 +56,15 @@ struct NetPeers::State {
         listeners(std::move(listener.sockets_)),
         addresses(listener.addresses_),
         events(std::move(epoll)),
-        poked(std::move(eventfd)),
         queue{events.get()},
         strangers(world, credentials, queue, patience),
         dialer(world, credentials, queue,
                {listener.addresses_, listener.is_forced_, patience, milliseconds_of(config.start_timeout_s)}) {}
 
-  void watch();
-  bool wait_for_news();
+  ~State();
+
+  void wait();
+  void work();
   void handle(const epoll_event& event);
   bool take_requests();
   void look_at_stalls(Clock::time_point now);
@@ -79,10 +75,6 @@ struct NetPeers::State {
   int milliseconds_to_wait() const;
   void pause_listeners(bool paused);
   void post();
-  void poke() const {
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
-  }
 
   const World& world;
   const std::chrono::milliseconds patience;
@@ -90,9 +82,8 @@ struct NetPeers::State {
   const tcp::Credentials credentials;
   const std::vector<posix::FileDescriptor> listeners;
   const std::vector<posix::InterfaceAddress> addresses;
-  const posix::FileDescriptor events, poked;  // the epoll instance, and an eventfd that wakes the watcher
+  const posix::FileDescriptor events;  // the epoll instance
   const tcp::EventQueue queue;
-  const pid_t owner = ::getpid();
 
   mutable std::mutex mutex;  // guards the members below
   std::map<Key, posix::FileDescriptor> arrived;
@@ -102,7 +93,6 @@ struct NetPeers::State {
   std::set<int> handed_out;        // sockets that children must not keep
   tcp::Stalls stalls{patience};
   posix::WaitWord* wake = nullptr;
-  bool has_to_stop = false;
   bool is_severed = false;
 
   // Used only by the watcher's thread:
@@ -110,7 +100,7 @@ struct NetPeers::State {
   tcp::Dialer dialer;
   std::optional<Clock::time_point> listeners_resume, next_look_at_stalls, next_look_for_peers;
   std::map<Rank, Clock::time_point> looked_for;  // when each peer was looked for last
-  std::thread watcher;
+  Watcher watcher;
 };
 
 Result<std::shared_ptr<NetPeers>> NetPeers::start(const World& world, const Config& config, NetListener listener) {
@@ -118,42 +108,30 @@ Result<std::shared_ptr<NetPeers>> NetPeers::start(const World& world, const Conf
     return Error(ErrorCode::invalid_argument,
                  "the job has no secret: without one its TCP connections cannot be told from a stranger's");
   }
-  posix::FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC)), eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !eventfd) return system_error("cannot watch TCP connections (epoll_create1, eventfd)", errno);
-  auto state = std::make_unique<State>(world, config, std::move(listener), std::move(epoll), std::move(eventfd));
-  bool is_watched = state->queue.add(state->poked.get(), EPOLLIN, tcp::Source::poke, 0);
+  posix::FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return system_error("cannot watch TCP connections (epoll_create1)", errno);
+  auto state = std::make_unique<State>(world, config, std::move(listener), std::move(epoll));
+  HVD_RETURN_IF_ERROR(state->watcher.open());
+  bool is_watched = state->queue.add(state->watcher.descriptor(), EPOLLIN, tcp::Source::poke, 0);
   for (const auto& socket : state->listeners) {
     is_watched &= state->queue.add(socket.get(), EPOLLIN, tcp::Source::listener, static_cast<unsigned>(socket.get()));
   }
   if (!is_watched) return system_error("cannot watch TCP connections (epoll_ctl)", errno);
   for (const auto& socket : state->listeners) posix::withhold_from_children(socket.get());
-  auto watcher = posix::start_thread("hvd-net", [watched = state.get()] { watched->watch(); });
-  if (!watcher) {
-    for (const auto& socket : state->listeners) posix::stop_withholding(socket.get());
-    return watcher.error();
-  }
-  state->watcher = std::move(*watcher);
+  HVD_RETURN_IF_ERROR(state->watcher.start(
+      "hvd-net", [watched = state.get()] { watched->wait(); }, [watched = state.get()] { watched->work(); }));
   return std::shared_ptr<NetPeers>(new NetPeers(std::move(state)));
 }
 
 NetPeers::NetPeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NetPeers::~NetPeers() {
-  if (::getpid() != state_->owner) {
-    // In a forked child there is no watcher, and the mutex may be locked forever. So the child must not destroy
-    // anything.
-    [[maybe_unused]] State* abandoned = state_.release();
-    return;
-  }
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->has_to_stop = true;
-    state_->wake = nullptr;
-  }
-  state_->poke();
-  if (state_->watcher.joinable()) state_->watcher.join();
-  for (const auto& socket : state_->listeners) posix::stop_withholding(socket.get());
-  for (int socket : state_->handed_out) posix::stop_withholding(socket);
+  if (!state_->watcher.stop()) (void)state_.release();
+}
+
+NetPeers::State::~State() {
+  for (const auto& socket : listeners) posix::stop_withholding(socket.get());
+  for (int socket : handed_out) posix::stop_withholding(socket);
 }
 
 Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std::string_view name) {
@@ -179,7 +157,7 @@ Result<std::optional<posix::FileDescriptor>> NetPeers::connection(Rank peer, std
     return std::optional<posix::FileDescriptor>();
   if (peer < state_->world.rank) state_->requests.push_back(key);
   lock.unlock();
-  state_->poke();
+  state_->watcher.poke();
   return std::optional<posix::FileDescriptor>();
 }
 
@@ -234,7 +212,7 @@ void NetPeers::arm(int socket, bool also_writable) {
   std::unique_lock lock(state_->mutex);
   if (!state_->handed_out.contains(socket) || !state_->stalls.add(socket)) return;
   lock.unlock();
-  state_->poke();
+  state_->watcher.poke();
 }
 
 void NetPeers::disarm(int socket) {
@@ -258,39 +236,30 @@ void NetPeers::sever() noexcept {
     state_->arrived.clear();
     if (state_->wake != nullptr) state_->wake->post();
   }
-  state_->poke();
+  state_->watcher.poke();
 }
 
-void NetPeers::State::watch() {
-  while (wait_for_news()) {
-    if (take_requests()) stop_listening();
-    Clock::time_point now = Clock::now();
-    strangers.drop_late(now);
-    look_for_peers(now);
-    dialer.step(now);
-    look_at_stalls(now);
-    if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
-    hand_out();
-  }
-}
-
-// Sleeps until a socket, another thread of this process or a deadline needs the watcher. Returns false if the watcher
-// must stop.
-bool NetPeers::State::wait_for_news() {
+// Sleeps until a socket, another thread of this process or a deadline needs the watcher.
+void NetPeers::State::wait() {
   epoll_event found[64];
   int count = ::epoll_wait(events.get(), found, static_cast<int>(std::size(found)), milliseconds_to_wait());
   for (int i = 0; i < count; ++i) handle(found[i]);
-  std::lock_guard lock(mutex);
-  return !has_to_stop;
+}
+
+void NetPeers::State::work() {
+  if (take_requests()) stop_listening();
+  Clock::time_point now = Clock::now();
+  strangers.drop_late(now);
+  look_for_peers(now);
+  dialer.step(now);
+  look_at_stalls(now);
+  if (listeners_resume && now >= *listeners_resume) pause_listeners(false);
+  hand_out();
 }
 
 void NetPeers::State::handle(const epoll_event& event) {
   switch (tcp::EventQueue::source_of(event)) {
-    case tcp::Source::poke: {
-      std::uint64_t pokes = 0;
-      [[maybe_unused]] auto taken = ::read(poked.get(), &pokes, sizeof pokes);
-      return;
-    }
+    case tcp::Source::poke: return watcher.take_pokes();
     case tcp::Source::listener:
       if (!strangers.accept_from(static_cast<int>(tcp::EventQueue::number_of(event)))) pause_listeners(true);
       return;

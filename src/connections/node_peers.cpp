@@ -2,25 +2,22 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "connections/unix/peer_handshake.hpp"
+#include "connections/watcher.hpp"
 #include "native/posix/memory/wait_word.hpp"
 #include "native/posix/processes/fork_guard.hpp"
-#include "native/posix/processes/thread.hpp"
 #include "native/posix/sockets/unix_socket.hpp"
 
 namespace hvd::connections {
@@ -56,38 +53,31 @@ Result<PeerListener> PeerListener::open() {
 }
 
 struct NodePeers::State {
-  void watch();
-  bool wait_for_news();
+  ~State();
+
+  void wait();
+  void work();
   void read_from(Peer& peer);
   void keep_message(Peer& peer, const Buffer& message, posix::FileDescriptor descriptor);
   void empty_outbox(Peer& peer);
   void close(Peer& peer);
   void report_lost();
   void send(Peer& peer, const Buffer& message, int descriptor);
-  void poke() const {
-    std::uint64_t one = 1;
-    [[maybe_unused]] auto written = ::write(poked.get(), &one, sizeof one);
-  }
 
-  std::mutex mutex;  // guards all members below except `owner`, `poked` and `watcher`
+  std::mutex mutex;  // guards all members below except `watcher`
   std::vector<Peer> peers;
   std::map<std::string, posix::FileDescriptor, std::less<>> arrived;
   posix::WaitWord* wake = nullptr;
   std::function<void(Rank)> callback;
   std::vector<Rank> lost;  // lost peers that were not reported yet
   bool is_leaving = false;
-  bool has_to_stop = false;
-
-  pid_t owner = ::getpid();
-  posix::FileDescriptor poked;  // eventfd that ends the watcher's poll()
-  std::thread watcher;
+  Watcher watcher;
 };
 
 Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Group& node, PeerListener listener,
                                                    Deadline deadline) {
   auto state = std::make_unique<State>();
-  state->poked = posix::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!state->poked) return system_error("cannot watch the ranks of this node (eventfd)", errno);
+  HVD_RETURN_IF_ERROR(state->watcher.open());
   auto connections = shake_hands(world, node, listener.take(), deadline);
   if (!connections) return std::move(connections.error());
   for (std::size_t seat = 0; seat < connections->size(); ++seat) {
@@ -96,9 +86,8 @@ Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Gro
     state->peers.push_back({node.ranks[seat], std::move((*connections)[seat]), false, {}});
   }
   if (!state->peers.empty()) {
-    auto watcher = posix::start_thread("hvd-peers", [watched = state.get()] { watched->watch(); });
-    if (!watcher) return std::move(watcher.error());
-    state->watcher = std::move(*watcher);
+    HVD_RETURN_IF_ERROR(state->watcher.start(
+        "hvd-peers", [watched = state.get()] { watched->wait(); }, [watched = state.get()] { watched->work(); }));
   }
   return std::shared_ptr<NodePeers>(new NodePeers(std::move(state)));
 }
@@ -106,20 +95,11 @@ Result<std::shared_ptr<NodePeers>> NodePeers::meet(const World& world, const Gro
 NodePeers::NodePeers(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 NodePeers::~NodePeers() {
-  if (::getpid() != state_->owner) {
-    // In a forked child there is no watcher, and the mutex may be locked forever. So the child must not destroy
-    // anything.
-    [[maybe_unused]] State* abandoned = state_.release();
-    return;
-  }
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->has_to_stop = true;
-    state_->wake = nullptr;
-  }
-  state_->poke();
-  if (state_->watcher.joinable()) state_->watcher.join();
-  for (Peer& peer : state_->peers) state_->close(peer);
+  if (!state_->watcher.stop()) (void)state_.release();
+}
+
+NodePeers::State::~State() {
+  for (Peer& peer : peers) close(peer);
 }
 
 Status NodePeers::offer(const Group& group, std::string_view name, int descriptor) {
@@ -163,7 +143,7 @@ void NodePeers::on_lost(std::function<void(Rank)> callback) {
     std::lock_guard lock(state_->mutex);
     state_->callback = std::move(callback);
   }
-  state_->poke();
+  state_->watcher.poke();
 }
 
 void NodePeers::leave() {
@@ -185,38 +165,32 @@ void NodePeers::State::send(Peer& peer, const Buffer& message, int descriptor) {
   }
   posix::FileDescriptor copy(descriptor < 0 ? -1 : ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   peer.outbox.push_back({message, std::move(copy)});
-  poke();
+  watcher.poke();
 }
 
-void NodePeers::State::watch() {
-  while (wait_for_news()) {
-    {
-      std::lock_guard lock(mutex);
-      for (Peer& peer : peers) {
-        if (peer.socket) empty_outbox(peer);
-        if (peer.socket) read_from(peer);
-      }
-    }
-    report_lost();
-  }
-}
-
-// Sleeps until a peer or another thread of this process needs the watcher. Returns false if the watcher must stop.
-bool NodePeers::State::wait_for_news() {
-  std::vector<pollfd> watched{{poked.get(), POLLIN, 0}};
+// Sleeps until a peer or another thread of this process needs the watcher.
+void NodePeers::State::wait() {
+  std::vector<pollfd> watched{{watcher.descriptor(), POLLIN, 0}};
   {
     std::lock_guard lock(mutex);
-    if (has_to_stop) return false;
     for (const Peer& peer : peers) {
       auto events = static_cast<short>(peer.outbox.empty() ? POLLIN : POLLIN | POLLOUT);
       if (peer.socket) watched.push_back({peer.socket.get(), events, 0});
     }
   }
   ::poll(watched.data(), watched.size(), -1);
-  std::uint64_t pokes = 0;
-  [[maybe_unused]] auto taken = ::read(poked.get(), &pokes, sizeof pokes);
-  std::lock_guard lock(mutex);
-  return !has_to_stop;
+  watcher.take_pokes();
+}
+
+void NodePeers::State::work() {
+  {
+    std::lock_guard lock(mutex);
+    for (Peer& peer : peers) {
+      if (peer.socket) empty_outbox(peer);
+      if (peer.socket) read_from(peer);
+    }
+  }
+  report_lost();
 }
 
 void NodePeers::State::read_from(Peer& peer) {
