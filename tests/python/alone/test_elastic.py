@@ -105,6 +105,28 @@ def test_three_failures_without_a_commit_between_end_the_loop(capfd):
     assert len(rounds_of(object_state(epoch=0), iter(["one", "two", HostsUpdatedInterrupt()] * 3))) == 10
 
 
+@pytest.mark.parametrize("ranks, lines", [((0, 0), 1), ((0, 2), 0), ((2, 0), 1), ((2, 1), 0), ((0, None), 0)])
+@pytest.mark.parametrize("event", ["lost", HostsUpdatedInterrupt()], ids=["failure", "update"])
+def test_a_reset_of_an_elastic_job_is_told_once_by_rank_0_of_the_next_world(event, ranks, lines, monkeypatch, capfd):
+    """One of the ranks before it or after it is rank 0, whoever leaves."""
+    now = [ranks[0]]
+    monkeypatch.setattr(elastic._core, "elastic_facts", lambda: (1, 0))
+    monkeypatch.setattr(elastic._core, "has_place", lambda: True)
+    monkeypatch.setattr(elastic._core, "world", lambda: (now[0], 3))
+    monkeypatch.setattr(elastic._core, "take_hosts_updated", lambda: None)
+
+    def reset():
+        if ranks[1] is None:
+            raise HorovodInternalError("this process is no part of the job any more")
+        now[0] = ranks[1]
+
+    try:
+        rounds_of(object_state(epoch=0), iter([event]), reset)
+    except HorovodInternalError:
+        assert ranks[1] is None
+    assert capfd.readouterr().err.count("training begins again, reset 1") == lines
+
+
 def test_commits_between_failures_keep_the_loop_going():
     state, rounds = object_state(epoch=0), []
 

@@ -230,7 +230,7 @@ class _Resets:
     """Counts the resets of one run, and ends the run when another reset would not help."""
 
     def __init__(self, state):
-        self.number, self.why, self._is_told = 0, "", True
+        self.number, self.why, self._is_elastic = 0, "", False
         self._state = state
         self._saves, self._failures = None, 0  # the saves before the last failure, and the failures since
         self._size = _core.world()[1] if _core.has_place() else None
@@ -244,18 +244,21 @@ class _Resets:
         if size != self._size or _newcomers() > 0:
             self._failures = 0
         self._size = size
-        if not self._is_told:  # the rank 0 that was to tell may be gone
+        if self._is_elastic:
             self._tell()
 
     def count(self, cause, why):
         if self.number == self._limit:
             raise RuntimeError(RESET_LIMIT_EXCEEDED_MESSAGE.format(self._limit)) from cause
-        self.number, self.why, self._is_told = self.number + 1, why, False
-        self._tell()
+        self.number, self.why = self.number + 1, why
+        self._is_elastic = _core.elastic_facts() is not None
+        if not self._is_elastic:
+            self._tell()
 
     def _tell(self):
+        """Once for each reset, by rank 0: in an elastic job by that of the next world, because the last one may be gone
+        or become another rank. There horovodrun tells earlier that the job goes on."""
         if not _core.has_place() or _core.world()[0] == 0:
-            self._is_told = True
             first_line = self.why.partition("\n")[0]
             print(f"Horovod: training begins again, reset {self.number}: {first_line}", file=sys.stderr, flush=True)
 
