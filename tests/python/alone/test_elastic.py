@@ -152,6 +152,15 @@ def test_the_limit_of_resets(monkeypatch, limit):
     assert str(found.value) == RESET_LIMIT_EXCEEDED_MESSAGE.format(limit)
 
 
+def test_a_process_that_joins_while_others_are_in_a_later_run_is_told_so(monkeypatch):
+    monkeypatch.setattr(elastic._core, "elastic_facts", lambda: (1, 1))
+    later = elastic.ObjectState(bcast_object=lambda thing, **_: thing + 1 if isinstance(thing, int) else thing,
+                                get_rank=lambda: 0, epoch=0)
+    with pytest.raises(ValueError, match=r"found call (\d+) here and call \d+ on rank 0: put the trainings into one"):
+        elastic.run_fn(lambda state: pytest.fail("it trained"), lambda: None)(later)
+    assert rounds_of(object_state(epoch=0), iter([])) == [0]
+
+
 def test_a_listener_hears_of_hosts_while_it_trains():
     state = object_state(epoch=0)
 

@@ -162,6 +162,8 @@ def run_fn(func, reset):
     """
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
+        global _runs
+        _runs += 1
         notification_manager.init()
         notification_manager.register_listener(state)
         try:
@@ -170,6 +172,20 @@ def run_fn(func, reset):
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+_runs = 0  # how often this process has called a function of hvd.elastic.run
+
+
+def _check_run(state):
+    """Raises ValueError in a process that has joined while the others are in a later run: it would train with them by
+    another function, or another state."""
+    there = state._bcast_object(_runs)
+    if there != _runs:
+        raise ValueError(f"hvd.elastic.run: expected a process that joins a training to be in the same call of a "
+                         f"function of hvd.elastic.run as the other ranks, found call {_runs} here and call {there} on "
+                         "rank 0: put the trainings into one function, with what tells them apart in the state, or "
+                         "start a job for each")
 
 
 def _rounds(func, reset, state, args, kwargs):
@@ -181,6 +197,8 @@ def _rounds(func, reset, state, args, kwargs):
         try:
             if resets.number > 0:
                 state.on_reset()
+            if _newcomers() > 0:
+                _check_run(state)
             if not skip_sync or _newcomers() > 0:
                 state.sync()
             if _core.elastic_facts() is not None:
