@@ -54,7 +54,7 @@ class NcclConnecting final : public Connecting {
   }
   std::unique_ptr<Link> take() override {
     if (agreement_.refusal.empty()) {
-      tell_news();
+      log_news();
       if (agreement_.without_nvls && group_.me == Seat{0})
         log::info("NVLS is off for '" + name_ +
                   "', which is a part of its nodes, so that the NVSwitches have places "
@@ -78,7 +78,7 @@ class NcclConnecting final : public Connecting {
     if (!plugin) return std::move(plugin.error());
     return (*plugin)->apply(surroundings_, *device, group_, name_);
   }
-  void tell_news() const {
+  void log_news() const {
     static std::atomic<bool> is_told{false};
     if (group_.me != Seat{0} || is_told.exchange(true)) return;
     const Candidate::News news = candidate_->news();

@@ -148,7 +148,7 @@ TEST(StoreGenerations, a_process_may_connect_anew_and_its_child_may_not) {
 TEST(StoreGenerations, news_and_refusals_reach_the_process) {
   Newcomers all;
   ASSERT_TRUE(all.connect(0, 0));
-  all.generations.tell(0, 12.5, 2);
+  all.generations.send_news(0, 12.5, 2);
   EXPECT_EQ(all.last(0), Verb::news);
   all.generations.refuse(0, "it does not ask");
   EXPECT_EQ(all.last(0), Verb::news);

@@ -147,7 +147,7 @@ void StoreGenerations::refuse(int process, std::string_view why) {
   answer_failed(*connection, *std::exchange(clients_.at(*connection).asks, std::nullopt), ErrorCode::shut_down, why);
 }
 
-void StoreGenerations::tell(int process, double time, std::uint8_t change) {
+void StoreGenerations::send_news(int process, double time, std::uint8_t change) {
   auto connection = connection_of(process);
   if (!connection) return;
   Buffer message = store::message(Verb::news, 0);

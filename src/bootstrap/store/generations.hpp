@@ -61,7 +61,7 @@ class StoreGenerations {
   // Answers a process that has asked: it gets no place.
   void refuse(int process, std::string_view why);
   // Tells a process that the hosts have changed, or (4) that it is to write a checkpoint. Refuse it after that.
-  void tell(int process, double time, std::uint8_t change);
+  void send_news(int process, double time, std::uint8_t change);
   // The process has ended.
   void end(int process, std::string_view how);
 

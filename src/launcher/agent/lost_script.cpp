@@ -47,7 +47,7 @@ std::optional<std::string> failure_of(const std::string& command) {
   return command + " has failed" + (text.empty() ? "" : " (" + text + ")");
 }
 
-void tell(const BatchScript& script, const std::string& what) {
+void report(const BatchScript& script, const std::string& what) {
   if (std::ofstream output(script.output, std::ios::app | std::ios::in); output)
     output << "horovodrun: the node " + script.host + " is lost, and with it the job's script and horovodrun: " + what
            << std::endl;
@@ -72,12 +72,12 @@ class StandIn {
   // Slurm has, but has not answered in time.
   bool end_job(const BatchScript& script) {
     const auto why = why_to_cancel(script, restarts_allowed_, refusals_);
-    if (why) tell(script, "the job " + job_ + " is cancelled, because " + *why);
-    else if (refusals_ == 0) tell(script, "the job " + job_ + " is put back into the queue");
+    if (why) report(script, "the job " + job_ + " is cancelled, because " + *why);
+    else if (refusals_ == 0) report(script, "the job " + job_ + " is put back into the queue");
     const auto failure = failure_of((why ? "scancel " : "scontrol requeue ") + job_);
     if (!failure) return true;
     if (!why) ++refusals_;
-    tell(script, *failure + "; Slurm is asked again in " + std::to_string(time_between_tries.count()) + " s");
+    report(script, *failure + "; Slurm is asked again in " + std::to_string(time_between_tries.count()) + " s");
     return false;
   }
 

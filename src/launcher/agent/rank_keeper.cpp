@@ -68,7 +68,7 @@ constexpr std::string_view with_labels = "+labels";
 
 // Closes the descriptors that the rank has. A process that waits for the end of such a descriptor must wait for the
 // rank only, not for the keeper.
-void let_go_of_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
+void close_own_descriptors(std::initializer_list<int> standard, std::initializer_list<int> kept) {
   posix::FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int descriptor : standard) ::dup2(nothing.get(), descriptor);
   unsigned first = 3;
@@ -124,12 +124,12 @@ class Keeper {
     output_.rank_end().reset();
     errors_.rank_end().reset();
     if (input_) input_->rank_end().reset();
-    let_go_of_descriptors(
+    close_own_descriptors(
         {STDIN_FILENO}, {gate_.get(), signals_.descriptor(), pmi_, output_.source(), output_.target(), errors_.source(),
                          errors_.target(), input_ ? input_->source() : -1, input_ ? input_->target() : -1});
     while (!has_ended_ || posix::has_children() || !stays_until_.passed() || is_writing()) {
       wait();
-      hear_gate();
+      read_gate();
       output_.relay();
       errors_.relay();
       if (auto taken = input_ ? input_->relay() : std::nullopt) errors_.send(packet_of(*taken));
@@ -179,7 +179,7 @@ class Keeper {
     return !(output_.is_written() && errors_.is_written() && report_.empty()) && !writes_until_.passed();
   }
 
-  void hear_gate() {
+  void read_gate() {
     unsigned char numbers[64];
     ssize_t count = gate_ ? ::read(gate_.get(), numbers, sizeof numbers) : -1;
     if (count == 0) {  // the gate was killed
@@ -292,7 +292,7 @@ class Keeper {
 // Returns only when the keeper has ended.
 int serve_as_gate(pid_t keeper, const posix::FileDescriptor& to_keeper, posix::SignalReader& signals, pid_t launcher) {
   posix::FileDescriptor launcher_life = posix::handle_of_process(launcher);
-  let_go_of_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
+  close_own_descriptors({STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO},
                         {to_keeper.get(), signals.descriptor(), launcher_life.get()});
   auto hand_on = [&](int signal) {
     auto number = static_cast<unsigned char>(signal);

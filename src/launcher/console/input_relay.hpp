@@ -31,7 +31,7 @@ class InputRelay {
   }
   // Under a site's launcher the input has arrived when the keeper reports it, not when the agent reports it.
   enum class By { agent, keeper };
-  void hear(const InputTaken& taken, By by) {
+  void note_taken(const InputTaken& taken, By by) {
     if (packs_ == (by == By::keeper)) in_flight_ -= std::min(in_flight_, taken.bytes);
     if (taken.is_closed) is_open_ = false;
   }

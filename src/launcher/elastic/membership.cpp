@@ -134,7 +134,7 @@ void Membership::decide(Time now) {
   if (end_) return;
   stop_workers_without_slot(now);
   start_workers(now);
-  tell_first_rank(now);
+  notify_first_rank(now);
   report_wait(now);
 }
 
@@ -374,7 +374,7 @@ std::optional<Membership::Time> Membership::first_newcomer_since(Time now) const
   return since;
 }
 
-void Membership::tell_first_rank(Time now) {
+void Membership::notify_first_rank(Time now) {
   if (is_gathering_ || count_ranks(Phase::in_world) != world_.size()) return;
   int staying = 0, waiting = 0, starting = 0;
   for (const auto& [worker, member] : workers_) {

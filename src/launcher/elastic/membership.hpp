@@ -228,7 +228,7 @@ class Membership {
   void begin_world(Time now);
   void start_workers(Time now);
   void note_missing_spares(std::size_t slots);
-  void tell_first_rank(Time now);
+  void notify_first_rank(Time now);
   void report_wait(Time now);
   Step wait(Time now) const;
 

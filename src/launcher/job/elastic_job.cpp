@@ -93,7 +93,7 @@ void ElasticJob::send_pending() {
     if (link.is_gone()) {
       lost.push_back(each.order.rank);
     } else if (link.is_here || link.is_ready()) {
-      link.tell(each.order);
+      link.send(each.order);
     } else {
       return false;
     }
@@ -103,7 +103,7 @@ void ElasticJob::send_pending() {
     if (parts_.processes.has_ended(number)) continue;  // lose() has told the membership
     parts_.processes.fail_to_start(number);
     parts_.processes.end(number, SIGKILL);
-    hear(NotStarted{number, 0, "its host is not reached any more"});
+    handle(NotStarted{number, 0, "its host is not reached any more"});
   }
 }
 
@@ -120,18 +120,18 @@ ElasticJob::Process* ElasticJob::find(Rank number) {
   return found == processes_.end() ? nullptr : &found->second;
 }
 
-void ElasticJob::hear(const NotStarted& report) {
+void ElasticJob::handle(const NotStarted& report) {
   FirstFailure failure = failure_to_start(report);
   end(report.rank, failure, {true, exit_code_of(failure), "could not be started: " + failure.text});
 }
 
-void ElasticJob::hear(const Exited& report) {
+void ElasticJob::handle(const Exited& report) {
   const bool is_failure = report.wait_status != 0 && !wants_another_run(report.wait_status);
   FirstFailure failure = failure_by_end(report, parts_.processes.process_of(report.rank));
   const int code = exit_code_of(failure);
   if (keeping_ && keeping_->process == report.rank) keeping_->has_saved = wants_another_run(report.wait_status);
   // What the rank has left behind (the workers of a data loader) would keep memory from the rank's replacement.
-  if (Process* process = find(report.rank)) parts_.hosts[process->host].tell(StopRank{report.rank, SIGKILL});
+  if (Process* process = find(report.rank)) parts_.hosts[process->host].send(StopRank{report.rank, SIGKILL});
   end(report.rank, std::move(failure), {is_failure, code, describe_end(report.wait_status)});
 }
 
@@ -150,7 +150,7 @@ void ElasticJob::end(const Rank& number, std::optional<FirstFailure> failure, co
 }
 
 // Two names of one machine would be two nodes to the ranks, and their slots are counted twice.
-void ElasticJob::hear(const HostLink& host, const Ready& report) {
+void ElasticJob::handle(const HostLink& host, const Ready& report) {
   for (HostLink& other : parts_.hosts)
     if (&other != &host && !other.is_gone() && other.node_id == report.node_id)
       return lose(const_cast<HostLink&>(host), "it is the same machine as " + other.name);
@@ -228,7 +228,7 @@ void ElasticJob::carry_out(const Membership::Start& step) {
   parts_.console.printer().set_label(number, "new on " + step.host + "." + std::to_string(step.slot));
   parts_.console.say_if_verbose("starting a process on " + title_of(step));
   auto order = order_for(step, place);
-  if (!order) return hear(NotStarted{number, 0, order.error().message});
+  if (!order) return handle(NotStarted{number, 0, order.error().message});
   pending_.push_back({place.link, std::move(*order)});
   send_pending();
 }
@@ -268,7 +268,7 @@ void ElasticJob::carry_out(const Membership::Stop& step) {
     parts_.processes.end(number, 0);  // it was never started
     return membership_.ended(step.worker, {});
   }
-  parts_.hosts[process->host].tell(StopRank{number, SIGTERM});
+  parts_.hosts[process->host].send(StopRank{number, SIGTERM});
   kill_at_[number] = Clock::now() + parts_.options.grace;
 }
 
@@ -292,7 +292,7 @@ std::string ElasticJob::name_of(Rank number) const {
 void ElasticJob::kill_overdue() {
   const Clock::time_point now = Clock::now();
   for (auto& [number, when] : kill_at_)
-    if (when <= now) parts_.hosts[processes_[number].host].tell(StopRank{number, SIGKILL});
+    if (when <= now) parts_.hosts[processes_[number].host].send(StopRank{number, SIGKILL});
   std::erase_if(kill_at_, [now](const auto& each) { return each.second <= now; });
 }
 
@@ -313,8 +313,8 @@ void ElasticJob::carry_out(const Membership::Assign& step) {
 }
 
 void ElasticJob::carry_out(const Membership::Tell& step) {
-  wire_up_->generations().tell(number_of(step.worker).value, seconds_since_1970(),
-                               static_cast<std::uint8_t>(step.change));
+  wire_up_->generations().send_news(number_of(step.worker).value, seconds_since_1970(),
+                                    static_cast<std::uint8_t>(step.change));
 }
 
 bool ElasticJob::begin_keeping(const Membership::End& step) {
@@ -324,7 +324,7 @@ bool ElasticJob::begin_keeping(const Membership::End& step) {
   parts_.console.say(membership_.describe(*step.keeper) +
                      " writes a checkpoint of its last commit, since there are too "
                      "few ranks to go on");
-  wire_up_->generations().tell(number.value, seconds_since_1970(), bootstrap::HostNews::keep);
+  wire_up_->generations().send_news(number.value, seconds_since_1970(), bootstrap::HostNews::keep);
   wire_up_->generations().refuse(number.value, step.text);
   return true;
 }

@@ -35,9 +35,9 @@ class ElasticJob {
 
   void begin(WireUp& wire_up);  // the agents are ready; the first step() starts processes
   // What the agents have reported. RankTable::start() and end() were called before.
-  void hear(const NotStarted& report);
-  void hear(const Exited& report);
-  void hear(const HostLink& host, const Ready& report);
+  void handle(const NotStarted& report);
+  void handle(const Exited& report);
+  void handle(const HostLink& host, const Ready& report);
   void lose(HostLink& host, const std::string& why);
 
   // Does what is due. Returns the end of the job once it is decided, once.

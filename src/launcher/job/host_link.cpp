@@ -50,7 +50,7 @@ std::string end_in_one_line(const std::string& text) {
 
 }  // namespace
 
-void HostLink::tell(const Order& order) {
+void HostLink::send(const Order& order) {
   if (is_waiting()) return;  // there is no agent yet
   channel.send(order);
   channel.flush();

@@ -39,7 +39,7 @@ struct HostLink {
   void be_gone() { state = State::gone; }
   // Sends a signal to the process that leads to the agent, and to what it has started on this machine.
   void signal_way(int signal) const;
-  void tell(const Order& order);    // sends at once as much as the stream takes
+  void send(const Order& order);    // sends at once as much as the stream takes
   void note(const Report& report);  // keeps what the report tells about the link itself
   // Checks whether the process that leads to the agent has ended, and keeps its wait status.
   void reap();

@@ -104,20 +104,20 @@ void HostLinks::add_to(std::vector<pollfd>& polled) const {
   }
 }
 
-void HostLinks::receive(const Hear& hear) {
-  for (HostLink& link : links_) receive(link, hear);
+void HostLinks::receive(const OnReport& on_report) {
+  for (HostLink& link : links_) receive(link, on_report);
 }
 
-void HostLinks::receive(HostLink& link, const Hear& hear) {
+void HostLinks::receive(HostLink& link, const OnReport& on_report) {
   for (const Report& report : link.channel.pump()) {
     link.note(report);
-    hear(link, report);
+    on_report(link, report);
   }
 }
 
 void HostLinks::forward(int signal) {
   for (HostLink& link : links_)
-    if (!link.is_gone()) link.tell(Forward{signal});
+    if (!link.is_gone()) link.send(Forward{signal});
 }
 
 void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
@@ -125,7 +125,7 @@ void HostLinks::order_end(int signal, std::chrono::milliseconds grace) {
     if (link.is_gone()) continue;
     if (link.is_waiting()) link.be_gone();
     else if (link.is_here || link.channel.was_greeted())
-      link.tell(End{signal, static_cast<std::int32_t>(grace.count())});
+      link.send(End{signal, static_cast<std::int32_t>(grace.count())});
     else link.signal_way(SIGTERM);  // no agent is there yet, so this ends ssh
   }
 }
@@ -138,7 +138,7 @@ void HostLinks::drop_unreached() {
 void HostLinks::give_credit() {
   for (HostLink& link : links_) {
     if (link.owed_credit == 0) continue;
-    link.tell(Credit{link.owed_credit});
+    link.send(Credit{link.owed_credit});
     link.owed_credit = 0;
   }
 }
@@ -147,7 +147,7 @@ void HostLinks::ask_all() {
   for (HostLink& link : links_) {
     if (!link.is_ready()) continue;
     link.was_asked = true;
-    link.tell(Ask{});
+    link.send(Ask{});
   }
 }
 
@@ -159,7 +159,7 @@ bool HostLinks::is_answer_awaited() const {
 // Waits for the processes of all links, so that none is left when horovodrun has ended.
 void HostLinks::dismiss(Deadline deadline) {
   for (HostLink& link : links_)
-    if (link.is_gone() && link.process != 0 && !link.channel.closed()) link.tell(Dismiss{});
+    if (link.is_gone() && link.process != 0 && !link.channel.closed()) link.send(Dismiss{});
   for (HostLink& link : links_) {
     if (!link.is_gone() || link.process == 0) continue;
     if (link.is_here) {

@@ -42,10 +42,10 @@ class HostLinks {
   Status check_nodes() const;
 
   void add_to(std::vector<pollfd>& polled) const;
-  using Hear = std::function<void(HostLink&, const Report&)>;
+  using OnReport = std::function<void(HostLink&, const Report&)>;
   // Passes on what the agents report. HostLink::note() has seen each report before.
-  void receive(const Hear& hear);
-  void receive(HostLink& link, const Hear& hear);
+  void receive(const OnReport& on_report);
+  void receive(HostLink& link, const OnReport& on_report);
 
   void forward(int signal);
   // Tells all agents to end everything. If a host has no agent yet, the command that leads there is ended.

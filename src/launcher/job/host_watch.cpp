@@ -39,12 +39,12 @@ std::vector<HostNews> HostWatch::look_at_links(const std::string& program) {
   return news;
 }
 
-std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::Hear& hear) {
+std::vector<HostNews> HostWatch::look_at_lifelines(const HostLinks::OnReport& on_report) {
   std::vector<HostNews> news;
   if (lifelines_ == nullptr) return news;
   for (const Lifelines::Loss& loss : lifelines_->serve()) {
     HostLink& host = hosts_[loss.host];
-    if (!host.is_gone()) hosts_.receive(host, hear);
+    if (!host.is_gone()) hosts_.receive(host, on_report);
     if (host.is_gone()) continue;
     if (loss.of_agent) {  // the process above the agent cleans up on that host, and then our ssh ends
       news.push_back({HostNews::Kind::lost, &host, "its agent is gone"});

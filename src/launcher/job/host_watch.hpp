@@ -34,7 +34,7 @@ class HostWatch {
   // Checks the processes and streams that lead to the hosts. `program` is the program that was to be started there.
   std::vector<HostNews> look_at_links(const std::string& program);
   // Checks the lifelines. What a silent host has sent before is read first: perhaps its agent ended as it should.
-  std::vector<HostNews> look_at_lifelines(const HostLinks::Hear& hear);
+  std::vector<HostNews> look_at_lifelines(const HostLinks::OnReport& on_report);
 
  private:
   HostLinks& hosts_;

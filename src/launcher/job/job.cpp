@@ -53,10 +53,10 @@ class Job {
     if (auto started = start(); !started) fail_to_start(started.error().message);
     while (hosts_.size() > 0 && !is_finished()) {
       wait();
-      hosts_.receive(hear_);
+      hosts_.receive(on_report_);
       read_signals();
-      for (const HostNews& news : watch_.look_at_links(options_.network.remote_program)) hear(news);
-      for (const HostNews& news : watch_.look_at_lifelines(hear_)) hear(news);
+      for (const HostNews& news : watch_.look_at_links(options_.network.remote_program)) handle(news);
+      for (const HostNews& news : watch_.look_at_lifelines(on_report_)) handle(news);
       start_ranks_when_ready();
       read_requests();
       step_elastic();
@@ -127,39 +127,41 @@ class Job {
     if (input && !host_of_first_rank().channel.closed()) host_of_first_rank().channel.send(*input);
   }
 
-  // One hear() for each kind of report of the agents. HostLink::note() handles the first three.
-  void hear(HostLink& host, const Ready& report) {
-    if (elastic_) elastic_->hear(host, report);
+  // One handle() for each kind of report of the agents. HostLink::note() handles the first three.
+  void handle(HostLink& host, const Ready& report) {
+    if (elastic_) elastic_->handle(host, report);
   }
-  void hear(HostLink&, const Answered&) {}
-  void hear(HostLink&, const AllEnded&) {}
-  void hear(HostLink& host, const NotReady& report) {
+  void handle(HostLink&, const Answered&) {}
+  void handle(HostLink&, const AllEnded&) {}
+  void handle(HostLink& host, const NotReady& report) {
     if (elastic_) return elastic_->lose(host, report.reason);
     fail_to_start("the host " + host.name + " cannot take part: " + report.reason +
                   ". Its ranks would not be reached either: is there a firewall (HOROVOD_PORT_RANGE), or is another "
                   "network to be used (--network-interfaces)?");
   }
-  void hear(HostLink& host, const Said& said) { console_.say(host.is_here ? said.text : host.name + ": " + said.text); }
-  void hear(HostLink&, const InputTaken& taken) { input_.hear(taken, InputRelay::By::agent); }
-  void hear(HostLink&, const Started& started) {
+  void handle(HostLink& host, const Said& said) {
+    console_.say(host.is_here ? said.text : host.name + ": " + said.text);
+  }
+  void handle(HostLink&, const InputTaken& taken) { input_.note_taken(taken, InputRelay::By::agent); }
+  void handle(HostLink&, const Started& started) {
     ranks_.start(started.rank, started.process);
     if (elastic_) return;
     if (ranks_.have_all_started()) console_.say_time("all ranks execute the command");
   }
-  void hear(HostLink& host, const NotStarted& report) {
+  void handle(HostLink& host, const NotStarted& report) {
     ranks_.fail_to_start(report.rank);
-    if (elastic_) return elastic_->hear(report);
+    if (elastic_) return elastic_->handle(report);
     fail(host, failure_to_start(report));
   }
-  void hear(HostLink&, const Output& output) {
+  void handle(HostLink&, const Output& output) {
     if (!site_) return console_.printer().add(output);
     site_->add(output);
-    input_.hear(site_->input_taken(), InputRelay::By::keeper);
+    input_.note_taken(site_->input_taken(), InputRelay::By::keeper);
   }
-  void hear(HostLink& host, const Exited& report) {
+  void handle(HostLink& host, const Exited& report) {
     bool is_news = ranks_.could_start(report.rank);
     ranks_.end(report.rank, report.wait_status);
-    if (elastic_) return is_news ? elastic_->hear(report) : void();
+    if (elastic_) return is_news ? elastic_->handle(report) : void();
     if (wire_up() != nullptr) wire_up()->rank_ended(report.rank, describe_end(report.wait_status));
     if (site_) {
       // The launcher has ended, but its last output may still be on its way.
@@ -171,7 +173,7 @@ class Job {
   }
   // If no other rank waits for the stopped one, nothing else tells the user about it. The user knows about a rank that
   // was stopped by Ctrl-Z.
-  void hear(HostLink& host, const Stopped& stop) {
+  void handle(HostLink& host, const Stopped& stop) {
     if (site_ || state_ == State::ending || stop.signal == SIGTSTP) return;
     std::string process = std::to_string(stop.process);
     console_.say((elastic_ ? elastic_->name_of(stop.rank) : "rank " + std::to_string(stop.rank.value)) + " on host " +
@@ -179,7 +181,7 @@ class Job {
                  posix::name_of_signal(stop.signal) + "): the job waits for it to be continued (kill -CONT " + process +
                  ")");
   }
-  void hear(HostLink& host, const Told& told) {
+  void handle(HostLink& host, const Told& told) {
     if (!elastic_ || host.is_here) return end_by_signal(told.signal);
     // One host of several, which come and go.
     if (state_ == State::running)
@@ -242,7 +244,7 @@ class Job {
     end(SIGTERM);
   }
 
-  void hear(const HostNews& news) {
+  void handle(const HostNews& news) {
     HostLink& host = *news.host;
     switch (news.kind) {
       case HostNews::Kind::complaint: return console_.say(host.name + ": " + news.text);
@@ -363,9 +365,9 @@ class Job {
   JobEnding ending_;
   FailureInquiry inquiry_;
   JobCourse course_;
-  const HostLinks::Hear hear_ = [this](HostLink& host, const Report& report) {
-    std::visit([&](const auto& each) { hear(host, each); }, report);
-    ending_.hear();
+  const HostLinks::OnReport on_report_ = [this](HostLink& host, const Report& report) {
+    std::visit([&](const auto& each) { handle(host, each); }, report);
+    ending_.note_report();
   };
 };
 

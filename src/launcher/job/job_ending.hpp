@@ -24,7 +24,7 @@ class JobEnding {
 
   // Call it when an agent has sent something. Much output may come before the end, so only silence is a reason to give
   // up.
-  void hear() { gives_up_at_.put_off(patience); }
+  void note_report() { gives_up_at_.put_off(patience); }
   void step();  // does what is due now
   bool has_given_up() const { return gives_up_at_.has_rung(); }
   std::chrono::milliseconds left() const { return std::min(own_children_.left(), gives_up_at_.left()); }

@@ -81,7 +81,7 @@ Status JobStart::open_wire_up() {
 
 void JobStart::greet(std::size_t at) {
   HostLink& host = parts_.hosts[at];
-  host.tell(prepare_order(parts_.options, host, at, parts_.watch.lifelines()));
+  host.send(prepare_order(parts_.options, host, at, parts_.watch.lifelines()));
 }
 
 Status JobStart::reach_more() {
@@ -132,7 +132,7 @@ Status JobStart::start_site_launcher() {
 
 void JobStart::send_start_order(HostLink& host, StartRank order) {
   if (parts_.input.is_ours() && order.input == InputFrom::agent) order.input = InputFrom::horovodrun;
-  host.tell(order);
+  host.send(order);
 }
 
 }  // namespace hvd::launcher

@@ -32,7 +32,7 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
   begun += piece;
   if (!begun.ends_with('\n') && begun.size() < LineCutter::longest) return;
   Unpacked unpacked = unpack(std::exchange(begun, {}));
-  if (unpacked.report) hear(rank, *unpacked.report);
+  if (unpacked.report) handle(rank, *unpacked.report);
   if (unpacked.taken) {
     input_taken_.bytes += unpacked.taken->bytes;
     input_taken_.is_closed = input_taken_.is_closed || unpacked.taken->is_closed;
@@ -40,7 +40,7 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
   if (!unpacked.bytes.empty()) print({rank, stream, std::move(unpacked.bytes)});
 }
 
-void SiteOutput::hear(Rank rank, const RankReport& report) {
+void SiteOutput::handle(Rank rank, const RankReport& report) {
   ++ranks_ended_;
   want_another_run_ = want_another_run_ || wants_another_run(report.wait_status);
   if (report.was_asked || report.wait_status == 0 || wants_another_run(report.wait_status)) return;

@@ -64,7 +64,7 @@ class SiteOutput {
             const std::function<void(std::string_view)>& say);
 
   void take_of_rank(Stream stream, Rank rank, std::string_view piece, const std::function<void(const Output&)>& print);
-  void hear(Rank rank, const RankReport& report);
+  void handle(Rank rank, const RankReport& report);
 
   const SiteDialect& dialect_;
   int ranks_;

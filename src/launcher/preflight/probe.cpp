@@ -47,7 +47,7 @@ posix::FileDescriptor be_first_on_node(const std::string& job, const Environment
   return socket;
 }
 
-void tell(const std::string& id, const Facts& facts) {
+void print_facts(const std::string& id, const Facts& facts) {
   std::printf("%s%s %s\n", std::string(line_begin).c_str(), id.c_str(), facts.encoded().c_str());
   std::fflush(stdout);
 }
@@ -130,14 +130,14 @@ int run_probe(char** arguments) {
   if (place.is_first) facts.set("first", "yes");
   if (auto name = environment.get("HOROVOD_HOSTNAME")) facts.set("given_name", *name);
   // The place of the probe is told first, so that its host is known if a check hangs.
-  tell(id, facts);
+  print_facts(id, facts);
   for (const Check* check : checks())
     if (check->gather != nullptr) check->gather(place, facts);
   facts.set("has_looked", "yes");
-  tell(id, facts);
+  print_facts(id, facts);
   meet_and_measure(environment, facts);
   facts.set("is_through", "yes");
-  tell(id, facts);
+  print_facts(id, facts);
   return 0;
 }
 

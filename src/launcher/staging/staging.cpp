@@ -52,9 +52,9 @@ Result<StagerRun> start(const std::vector<std::string>& command) {
   return StagerRun{child, std::move(ours)};
 }
 
-// Reads the output until the run has ended. Returns true if it succeeded. `hear` gets each line of standard output.
-template <typename Hear>
-bool follow(StagerRun& run, Hear hear) {
+// Reads the output until the run has ended. Returns true if it succeeded. `on_line` gets each line of standard output.
+template <typename OnLine>
+bool follow(StagerRun& run, OnLine on_line) {
   std::string text;
   for (char chunk[4096];;) {
     ssize_t count = ::read(run.output.get(), chunk, sizeof chunk);
@@ -62,7 +62,7 @@ bool follow(StagerRun& run, Hear hear) {
     if (count <= 0) break;
     text.append(chunk, static_cast<std::size_t>(count));
     for (std::size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
-      hear(text.substr(0, end));
+      on_line(text.substr(0, end));
   }
   int status = 0;
   while (::waitpid(run.process, &status, 0) < 0 && errno == EINTR) {

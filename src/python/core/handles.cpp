@@ -169,7 +169,7 @@ bool forget(Number number) {
 
 // Releases the handle and takes it out of the table, unless another thread still waits for it. False if it was already
 // taken out.
-bool let_go(Number number) {
+bool release_operation(Number number) {
   const auto found = pending().find(number);
   if (found == pending().end()) return false;
   if (found->second.waiting > 0) return true;
@@ -223,11 +223,11 @@ Waited collect(PyObject* object, Reference& value) {
   if (waited == Waited::interrupted || waited == Waited::refused) return waited;
   if (waited == Waited::succeeded && result) value = call_result(result.get(), handle, value.get());
   if (waited == Waited::succeeded && value) {
-    (void)let_go(number);
+    (void)release_operation(number);
     return waited;
   }
   Failure failure;
-  if (is_same_job && !let_go(number) && waited != Waited::shut_down) {
+  if (is_same_job && !release_operation(number) && waited != Waited::shut_down) {
     value = Reference(none());  // another thread has collected the handle meanwhile
     return Waited::succeeded;
   }
@@ -272,7 +272,7 @@ bool has_interrupted() {
       done.push_back(number);
       return true;
     });
-  for (Number number : done) (void)let_go(number);  // may run any Python code, also has_interrupted() again
+  for (Number number : done) (void)release_operation(number);  // may run any Python code, also has_interrupted() again
   return !interrupted().empty();
 }
 

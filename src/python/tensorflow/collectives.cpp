@@ -79,7 +79,7 @@ bool may_lack_stream = false;  // kernels for CPUs run on none
 std::string why_copied;
 
 // Once on each node, since each may lack the library.
-void tell_of_copies() {
+void warn_of_copies() {
   const kernels::Entered entered;
   hvd_world world{};
   world.struct_size = sizeof world;
@@ -91,7 +91,7 @@ void tell_of_copies() {
 
 void compute_on_copies(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
   static std::once_flag told;
-  std::call_once(told, &tell_of_copies);
+  std::call_once(told, &warn_of_copies);
   compute(kernel, context, done);
 }
 
