@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "base/text/cut_text.hpp"
 #include "base/text/trimmed.hpp"
 #include "native/posix/processes/signals.hpp"
+#include "native/posix/processes/spawn.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -120,25 +120,9 @@ Status Discovery::begin() {
   if (!output) return output.error();
   auto errors = make_script_pipe();
   if (!errors) return errors.error();
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, output->writer.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, errors->writer.get(), STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none, usual;
-  ::sigemptyset(&none);
-  ::sigfillset(&usual);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &usual);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::string words[] = {"sh", "-c", script_->command};
-  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-  const int failed = ::posix_spawn(&child_, "/bin/sh", &actions, &attributes, arguments, environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&actions);
+  const posix::Streams streams{.output = output->writer.get(), .errors = errors->writer.get()};
+  const int failed =
+      posix::spawn(child_, {"/bin/sh", "-c", script_->command}, streams, nullptr, posix::ProcessGroup::own);
   if (failed != 0) {
     child_ = -1;
     return Error(ErrorCode::system,
