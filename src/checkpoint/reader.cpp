@@ -102,8 +102,11 @@ Status Reader::read(std::string_view path, void* data, std::uint64_t bytes) cons
                                                   " bytes, and the memory for it " + std::to_string(bytes));
   if (bytes == 0) return {};
   if (place->in_one_piece) return read_blocks(*place, static_cast<std::byte*>(data));
-  // Tensors stored in chunks are part of the structure, which was verified at opening.
-  return read_through_hdf5(*library_, name_of_descriptor(), path_, *entry, data, bytes);
+  // Tensors stored in chunks are part of the structure, which was verified at opening. HDF5 does not say why it cannot
+  // read one: the file may have been damaged since.
+  Status outcome = read_through_hdf5(*library_, name_of_descriptor(), path_, *entry, data, bytes);
+  if (!outcome) HVD_RETURN_IF_ERROR(verify_blocks(Block::Content::structure));
+  return outcome;
 }
 
 Status Reader::read_blocks(const Place& place, std::byte* data) const {

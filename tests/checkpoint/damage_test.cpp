@@ -78,6 +78,25 @@ TEST_F(Damage, of_a_tensor_is_noticed_when_it_is_read_and_names_it) {
       << outcome.error().message;
 }
 
+TEST_F(Damage, of_a_compressed_tensor_after_the_opening_is_no_missing_filter) {
+  WriteOptions options;
+  options.compression = *compression_of("gzip:1");
+  ASSERT_TRUE(write("small.h5", everything(), options));
+  auto reader = Reader::open(*library_, path("small.h5"));
+  ASSERT_TRUE(reader) << reader.error().message;
+  std::vector<std::byte> memory(1100000 * 4);
+  ASSERT_TRUE(reader->read("/model/large", memory.data(), memory.size()));
+  const std::string whole = bytes_of_file("small.h5");
+  {
+    std::fstream file(path("small.h5"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(header_bytes);
+    file << std::string(whole.size() - header_bytes, '\xff');
+  }
+  auto outcome = reader->read("/model/large", memory.data(), memory.size());
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message.find("small.h5 is damaged: bytes "), std::string::npos) << outcome.error().message;
+}
+
 TEST_F(Damage, is_what_another_kind_of_file_is_not) {
   const struct {
     std::string bytes;
