@@ -1,6 +1,7 @@
 #include "schedulers/slurm/batch_script.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text/number.hpp"
 #include "schedulers/grammar/host_lists.hpp"
@@ -42,6 +43,12 @@ BatchScript batch_script_of(std::string_view shown) {
   auto nodes = expand_hosts(value_of(shown, "NodeList"));
   if (nodes && std::ranges::find(*nodes, script.host) == nodes->end()) script.fate = BatchScript::Fate::lost;
   return script;
+}
+
+bool has_job_ended(std::string_view shown) {
+  constexpr std::string_view ends[] = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE",
+                                       "FAILED",    "NODE_FAIL", "PREEMPTED", "REVOKED",    "TIMEOUT"};
+  return std::ranges::find(ends, value_of(shown, "JobState")) != std::end(ends);
 }
 
 std::string job_of_slurm(const Environment& environment) {

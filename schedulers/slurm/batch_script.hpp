@@ -22,6 +22,9 @@ struct BatchScript {
 // Reads what `scontrol -o show job` has printed.
 BatchScript batch_script_of(std::string_view shown);
 
+// True if the same text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
+bool has_job_ended(std::string_view shown);
+
 // Returns the job around this process as the commands of Slurm take it, "17" or "17_3"; empty outside. In a job array
 // SLURM_JOB_ID does not do: for the last task it is the number of the whole array.
 std::string job_of_slurm(const Environment& environment);

@@ -247,6 +247,15 @@ class InSlurm(ElasticTest):
         job.wait_for_world(6, epoch)
         self.succeed(job, 6)
 
+    def test_an_allocation_that_is_cancelled_takes_the_ranks_beside_horovodrun_with_it(self):
+        # salloc does not end its command, and Slurm only ends what runs in steps.
+        job = self.job("-np", "6", "--min-np", "2")
+        job.wait_for_world(6)
+        on_login("scancel", *on_login("squeue", "-h", "-o", "%i").split())
+        job.finish()
+        job.assert_nothing_is_left(self)
+        self.assertRegex(job.errors.decode(), r"horovodrun: Slurm has ended the job \d+: this job ends with it")
+
     def test_no_host_is_left_that_makes_up_the_least_number_of_ranks(self):
         job = self.job("-np", "6", "--min-np", "5")
         job.wait_for_world(6)

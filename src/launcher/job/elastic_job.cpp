@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds time_to_end_by_signal(1000);
+constexpr milliseconds time_to_end_by_signal(1000), time_to_look_again(200);
 
 Membership::Settings completed(Membership::Settings settings) {
   if (!settings.draw)
@@ -174,6 +174,16 @@ void ElasticJob::lose(HostLink& host, const std::string& why) {
   host.be_gone();
   for (const auto& [name, place] : places_)
     if (place.link == at) membership_.host_lost(name, why);
+  const auto& ask = parts_.options.elastic->ask_for_end_of_job_around;
+  if (ask && !job_around_.valid()) job_around_ = std::async(std::launch::async, ask);
+}
+
+std::optional<ElasticJob::End> ElasticJob::end_with_job_around() {
+  if (!job_around_.valid() || job_around_.wait_for(milliseconds(0)) != std::future_status::ready) return std::nullopt;
+  std::string text = job_around_.get();
+  if (text.empty()) return std::nullopt;
+  has_ended_ = true;
+  return End{{}, -1, true, std::move(text)};
 }
 
 void ElasticJob::state_asks() {
@@ -186,6 +196,7 @@ void ElasticJob::state_asks() {
 
 std::optional<ElasticJob::End> ElasticJob::step() {
   if (wire_up_ == nullptr || has_ended_) return std::nullopt;
+  if (auto end = end_with_job_around()) return end;
   if (keeping_) return step_keeping();
   look_for_hosts();
   state_asks();
@@ -368,6 +379,7 @@ milliseconds ElasticJob::left() const {
     for (const auto& [number, when] : kill_at_) sooner(when);
     if (keeping_) sooner(keeping_->until);
   }
+  if (!has_ended_ && job_around_.valid()) sooner(Clock::now() + time_to_look_again);
   if (is_going_on()) {
     if (wake_at_) sooner(*wake_at_);
     for (const auto& [name, place] : places_)

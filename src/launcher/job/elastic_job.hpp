@@ -4,6 +4,7 @@
 // agents is the number of a process, which never changes and is never used again.
 #include <chrono>
 #include <cstddef>
+#include <future>
 #include <map>
 #include <optional>
 #include <set>
@@ -94,6 +95,7 @@ class ElasticJob {
   void carry_out(const Membership::Tell& step);
   bool begin_keeping(const Membership::End& step);
   std::optional<End> step_keeping();
+  std::optional<End> end_with_job_around();
   End end_of(const Membership::End& step);
   Result<StartRank> order_for(const Membership::Start& step, const Place& place);
   void kill_overdue();
@@ -110,6 +112,8 @@ class ElasticJob {
   std::map<Rank, Clock::time_point> kill_at_;  // processes that were told to end
   std::optional<Clock::time_point> wake_at_;
   std::optional<Keeping> keeping_;
+  // Asked when a host is lost: a scheduler that ends the job around may end only what runs on other hosts.
+  std::future<std::string> job_around_;
   Epoch epoch_ = 0;
   bool has_ended_ = false;
   std::optional<Clock::time_point> refuse_at_;  // set when the job ends

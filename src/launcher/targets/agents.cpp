@@ -170,6 +170,7 @@ Status make_elastic(JobOptions& options, const JobRequest& request, std::vector<
     return misuse("-np " + std::to_string(settings->first) + " asks for more ranks than the hosts have slots (" +
                   std::to_string(slots_of(hosts)) + "): give more slots or a smaller -np");
   options.elastic = ElasticOptions{std::move(*settings), hosts};
+  options.elastic->ask_for_end_of_job_around = question_about_job_around(request);
   return {};
 }
 
@@ -213,6 +214,7 @@ Result<JobOptions> plan_with_script(const JobRequest& request) {
   options.elastic->script = Discovery::Script{request.flags.get("host_discovery_script")};
   if (request.flags.has("slots")) options.elastic->script->slots_per_host = request.flags.number("slots", 1);
   options.elastic->plan_of_host = plan_by_name(request);
+  options.elastic->ask_for_end_of_job_around = question_about_job_around(request);
   return options;
 }
 

@@ -5,6 +5,8 @@
 #include "base/settings/config.hpp"
 #include "base/text/comma_list.hpp"
 #include "base/text/number.hpp"
+#include "native/posix/processes/ask_program.hpp"
+#include "schedulers/slurm/batch_script.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -77,6 +79,16 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
   if (!config) return std::move(config.error());
   if (!config->stall_check_disable) settings.report_every = milliseconds_of(config->stall_check_time_s);
   return settings;
+}
+
+std::function<std::string()> question_about_job_around(const JobRequest& request) {
+  const std::string job = request.around.is_of("slurm") ? schedulers::job_of_slurm(request.environment) : "";
+  if (job.empty()) return {};
+  return [job]() -> std::string {
+    const std::string shown = posix::answer_of({"scontrol", "-o", "show", "job", job}, std::chrono::seconds(5),
+                                               /*also_errors=*/false);
+    return schedulers::has_job_ended(shown) ? "Slurm has ended the job " + job + ": this job ends with it" : "";
+  };
 }
 
 Error not_elastic(const Target& target, const std::string& why) {
