@@ -1,7 +1,9 @@
 """hvd.elastic in a process without others: what is saved, what a round begins with, and when the loop gives up."""
+import collections
 import math
 import random
 
+import numpy
 import pytest
 import torch
 
@@ -278,6 +280,35 @@ def test_a_restore_keeps_the_types_of_the_optimizers_state(job, kind, live):
     state.restore()
     after = values_of(model, optimizer)
     assert [each.dtype for each in after] == [each.dtype for each in before] and are_equal(after, before)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_restore_undoes_what_was_appended_and_added_in_place(job, live):
+    def advance():
+        state.losses.append(1)
+        state.losses += [2]
+        state.total += 1.0
+        state.array += 1.0
+        state.seen |= {state.step}
+        state.best["step"] = state.step
+        state.last.extend("abc")
+        state.step += 1
+
+    model, optimizer = trained()
+    losses, total = [], torch.zeros(2)
+    state = TorchState(model, optimizer, live=live, losses=losses, total=total, array=numpy.zeros(2), seen=set(),
+                       best={}, last=collections.deque(maxlen=4), step=0)
+    advance()
+    state.commit()
+    for _ in range(2):
+        advance()
+        if live:
+            state._live.is_changed = False  # the mark counts, not the copy
+        state.restore()
+        state.sync()
+        assert state.losses is losses and state.total is total, "names of the program for them stay right"
+        assert losses == [1, 2] and total.tolist() == state.array.tolist() == [1.0, 1.0]
+        assert (state.seen, state.best, list(state.last), state.step) == ({0}, {"step": 0}, list("abc"), 1)
 
 
 @pytest.mark.parametrize("live", [False, True])

@@ -62,8 +62,8 @@ def make_run(basics, failure_of, forget_failures=lambda: None):
 class ModelState(ObjectState):
     """The state of a training: a model of Keras, its optimizer, and anything else by its name.
 
-    The values of variables are saved as copies, other values by reference. Attributes that are not named here are not
-    part of the state.
+    The values of variables are saved as copies, other values as ObjectState does. Attributes that are not named here
+    are not part of the state.
     """
 
     def __init__(self, model, optimizer=None, backend=None, **kwargs):

@@ -3,6 +3,8 @@
 In an elastic job (horovodrun --min-np) the loop begins again with the ranks that horovodrun assigns next: the ranks
 that are left, and new ones. In other jobs it begins again with the ranks that the job was started with.
 """
+import collections
+import copy
 import functools
 import queue
 import sys
@@ -125,22 +127,33 @@ class State:
 
 
 class ObjectState(State):
-    """A state of plain attributes. Values are kept by reference: to change one, assign another value.
+    """A state of plain attributes. What is in a list, a dict, a set or an array is kept, as `+=` and append() change
+    it in place; other values are kept by reference: to change one, assign another value.
 
     kwargs: the attributes and their first values.
     """
 
     def __init__(self, bcast_object, get_rank, **kwargs):
         self._saved_state = kwargs
+        self._contents = {}
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
+        self._keep_contents()
 
     def save(self):
         self._saves += 1
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        self._keep_contents()
+
+    def _keep_contents(self):
+        """_contents: attribute -> its value again, and a copy of what was in it."""
+        contents = ((name, value, self._content_of(value)) for name, value in self._saved_state.items())
+        self._contents = {name: (value, content) for name, value, content in contents if content is not None}
 
     def restore(self):
+        for value, content in self._contents.values():
+            self._put_back(value, content)
         for name, value in self._saved_state.items():
             setattr(self, name, value)
 
@@ -148,7 +161,28 @@ class ObjectState(State):
         """Takes over what rank 0 has saved."""
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state)
+            self._keep_contents()
             ObjectState.restore(self)
+
+    def _content_of(self, value):
+        """Returns a copy of what may change in the value while it stays the same object. None: nothing is known of
+        it."""
+        if type(value) in _CHANGE_IN_PLACE:
+            return copy.copy(value)
+        numpy = sys.modules.get("numpy")
+        return value.copy() if numpy and type(value) is numpy.ndarray and value.flags.writeable else None
+
+    def _put_back(self, value, content):
+        if type(value) not in _CHANGE_IN_PLACE:
+            value[...] = content
+            return
+        value.clear()
+        add = value.update if hasattr(value, "update") else value.extend
+        add(content)
+
+
+_CHANGE_IN_PLACE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict,
+                    collections.defaultdict)
 
 
 # ---- the loop ---------------------------------------------------------------------------------------------------

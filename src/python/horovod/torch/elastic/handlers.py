@@ -75,6 +75,12 @@ def _overlaps_itself(tensor):
     return False
 
 
+def is_written_in_place(tensor):
+    """Whether a program may change the tensor by `+=`, and we can change it back."""
+    return (tensor.layout == torch.strided and not tensor.requires_grad and not tensor.is_quantized
+            and not tensor.is_nested and not tensor.is_inference() and not _overlaps_itself(tensor))
+
+
 def _share_memory_alike(pairs):
     """Whether tensors share memory with each other where the tensors of the copy before do, and only there."""
     places = [(now.untyped_storage().data_ptr(), then.untyped_storage().data_ptr()) for now, then in pairs]

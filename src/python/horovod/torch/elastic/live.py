@@ -207,7 +207,7 @@ class LiveCommits:
         for each in self._copies.values():
             each.save()
         self._copied, self._saves = self.commit, self._state._saves
-        self._attributes = dict(self._state._saved_state)
+        self._attributes, self._contents = dict(self._state._saved_state), self._state._contents
         self._must_copy = False
 
     def is_kept(self):
@@ -237,6 +237,7 @@ class LiveCommits:
             each.restore()
         self._state._saved_state = {name: value for name, value in self._attributes.items()
                                     if name not in self._handlers}
+        self._state._contents = self._contents
         self._state._saves = self._saves
 
     def begin_sync(self, of_all_ranks, rank):

@@ -5,7 +5,7 @@ from horovod.common.elastic import ObjectState
 from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
-from horovod.torch.elastic.handlers import StateDictHandler, handler_class
+from horovod.torch.elastic.handlers import StateDictHandler, handler_class, is_written_in_place
 from horovod.torch.elastic.handlers import (ModelStateHandler, OptimizerStateHandler,  # noqa: F401
                                             SamplerStateHandler, StateHandler, get_handler_registry,
                                             set_handler_registry)
@@ -28,9 +28,10 @@ class TorchState(ObjectState):
 
         state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, batch=0)
 
-    Models, optimizers, samplers and other values with a state_dict() are saved as copies; other values are kept by
-    reference. A hvd.checkpoint.Checkpointer writes the last commit if the job must end for want of ranks. An attribute
-    may be assigned another value. Attributes that are not named here are not part of the state.
+    Models, optimizers, samplers and other values with a state_dict() are saved as copies, and so is what is in lists,
+    dicts, sets, arrays and tensors; other values are kept by reference. A hvd.checkpoint.Checkpointer writes the last
+    commit if the job must end for want of ranks. An attribute may be assigned another value. Attributes that are not
+    named here are not part of the state.
 
     live: a commit copies neither parameters nor the state of optimizers. After a failure the training goes on from a
     rank that made no step since its last commit. If there is none, it goes on from a copy: one is made when a round
@@ -109,11 +110,21 @@ class TorchState(ObjectState):
         else:
             self._saved_state, self._saves, commit = _from_rank(
                 (self._saved_state, self._saves, self._live.commit), root)
+            self._keep_contents()
             ObjectState.restore(self)
         for handler in self._handlers.values():  # when all are there: a failure before it leaves the copies as they are
             handler.save()
         if self._live is not None:
             self._live.end_sync(commit)
+
+    def _content_of(self, value):
+        if type(value) is torch.Tensor:
+            return value.clone() if is_written_in_place(value) else None
+        return super()._content_of(value)
+
+    def _put_back(self, value, content):
+        with torch.no_grad():
+            value.copy_(content) if type(value) is torch.Tensor else super()._put_back(value, content)
 
     def _progress(self):
         is_back = self._live is not None and self._is_restored
