@@ -8,6 +8,7 @@ namespace hvd {
 struct Processor {
   bool is_amd = false;
   bool has_sse4_2 = false;
+  bool has_sha = false;   // the instructions for SHA-256, with SSSE3 and SSE4.1
   bool has_avx2 = false;  // true only if all features are there that Highway uses with it, and the operating system
                           // saves the registers
   bool has_avx3 = false;  // AVX-512 F, VL, DQ and BW, under the same conditions

@@ -8,12 +8,25 @@ namespace hvd {
 namespace {
 
 TEST(Sha256, gives_the_digests_of_the_standard) {  // FIPS 180-4 examples, NIST CAVP
-  EXPECT_EQ(hexadecimal(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(hexadecimal(sha256(as_bytes("abc"))), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(hexadecimal(sha256(as_bytes("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"))),
-            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(hexadecimal(sha256(as_bytes(std::string(1'000'000, 'a')))),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  for (const auto way : {Sha256::Way::by_instructions, Sha256::Way::plain}) {
+    EXPECT_EQ(hexadecimal(sha256({}, way)), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    EXPECT_EQ(hexadecimal(sha256(as_bytes("abc"), way)),
+              "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    EXPECT_EQ(hexadecimal(sha256(as_bytes("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), way)),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    EXPECT_EQ(hexadecimal(sha256(as_bytes(std::string(1'000'000, 'a')), way)),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  }
+}
+
+TEST(Sha256, is_the_same_by_instructions_and_without) {
+  std::string text;
+  for (std::uint32_t i = 0; i < 4096; ++i) text += static_cast<char>(i * 2654435761u >> 24);
+  for (std::size_t begin = 0; begin < 70; begin += 3)
+    for (std::size_t length = 0; length < text.size() - begin; length += 97) {
+      const auto part = as_bytes(std::string_view(text).substr(begin, length));
+      EXPECT_EQ(sha256(part), sha256(part, Sha256::Way::plain)) << begin << " " << length;
+    }
 }
 
 TEST(Sha256, does_not_depend_on_how_the_bytes_come) {

@@ -4,8 +4,19 @@
 #include <bit>
 #include <cstring>
 
+#include "base/processor.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#include <sys/auxv.h>
+#endif
+
 namespace hvd {
 namespace {
+
+constexpr std::size_t block_bytes = 64;
 
 // The constants of FIPS 180-4, 4.2.2.
 constexpr std::uint32_t round_constants[64] = {
@@ -30,36 +41,10 @@ void store_big_endian(std::byte* at, Number value) {
     at[i] = static_cast<std::byte>(value >> (8 * (sizeof value - 1 - i)) & 0xff);
 }
 
-}  // namespace
-
-Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
-
-void Sha256::add(ConstBytes bytes) {
-  while (!bytes.empty()) {
-    std::size_t have = bytes_ % block_.size();
-    std::size_t taken = std::min(block_.size() - have, bytes.size());
-    std::memcpy(block_.data() + have, bytes.data(), taken);
-    bytes_ += taken;
-    bytes = bytes.subspan(taken);
-    if (have + taken == block_.size()) take_block(block_.data());
-  }
-}
-
-Digest Sha256::finish() {
-  std::array<std::byte, 72> padding{std::byte{0x80}};
-  std::uint64_t bits = bytes_ * 8;
-  std::size_t have = bytes_ % block_.size();
-  std::size_t zeros_end = (have < 56 ? 56 : 120) - have;
-  store_big_endian(padding.data() + zeros_end, bits);
-  add({padding.data(), zeros_end + sizeof bits});
-  Digest digest;
-  for (std::size_t i = 0; i < state_.size(); ++i) store_big_endian(digest.data() + 4 * i, state_[i]);
-  return digest;
-}
+using State = std::array<std::uint32_t, 8>;
 
 // The computation of FIPS 180-4, 6.2.2.
-void Sha256::take_block(const std::byte* block) {
+void take_block(State& state, const std::byte* block) {
   std::uint32_t w[64];
   for (std::size_t t = 0; t < 16; ++t) w[t] = load_big_endian(block + 4 * t);
   for (std::size_t t = 16; t < 64; ++t) {
@@ -67,7 +52,7 @@ void Sha256::take_block(const std::byte* block) {
     std::uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ w[t - 2] >> 10;
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
-  auto [a, b, c, d, e, f, g, h] = state_;
+  auto [a, b, c, d, e, f, g, h] = state;
   for (std::size_t t = 0; t < 64; ++t) {
     std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
     std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + round_constants[t] + w[t];
@@ -76,11 +61,125 @@ void Sha256::take_block(const std::byte* block) {
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
   const std::uint32_t sums[] = {a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < state_.size(); ++i) state_[i] += sums[i];
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] += sums[i];
 }
 
-Digest sha256(ConstBytes bytes) {
-  Sha256 hash;
+void take_plainly(State& state, const std::byte* at, std::size_t blocks) {
+  for (; blocks > 0; --blocks, at += block_bytes) take_block(state, at);
+}
+
+#if defined(__x86_64__)
+bool has_instructions() noexcept {
+  return processor().has_sha;
+}
+
+// Each pair of instructions does four rounds. They keep the state as the words A B E F and C D G H.
+__attribute__((target("sha,sse4.1,ssse3"))) void take_by_instructions(State& state, const std::byte* at,
+                                                                      std::size_t blocks) {
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
+  const auto load = [](const void* from) __attribute__((target("sha,sse4.1,ssse3"))) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(from));
+  };
+  const __m128i cdab = _mm_shuffle_epi32(load(state.data()), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(load(state.data() + 4), 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8);
+  __m128i cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+  for (; blocks > 0; --blocks, at += block_bytes) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      __m128i& own = w[i % 4];
+      if (i < 4) own = _mm_shuffle_epi8(load(at + 16 * i), big_endian);
+      else
+        own = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(own, w[(i + 1) % 4]),
+                                                 _mm_alignr_epi8(w[(i + 3) % 4], w[(i + 2) % 4], 4)),
+                                   w[(i + 3) % 4]);
+      const __m128i sum = _mm_add_epi32(own, load(round_constants + 4 * i));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b);
+  const __m128i dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+#elif defined(__aarch64__)
+bool has_instructions() noexcept {
+  // the bit HWCAP_SHA2: the processor has the instructions
+  static const bool has = (getauxval(AT_HWCAP) & (1u << 6)) != 0;
+  return has;
+}
+
+__attribute__((target("+crypto"))) void take_by_instructions(State& state, const std::byte* at, std::size_t blocks) {
+  uint32x4_t abcd = vld1q_u32(state.data()), efgh = vld1q_u32(state.data() + 4);
+  for (; blocks > 0; --blocks, at += block_bytes) {
+    const uint32x4_t abcd_before = abcd, efgh_before = efgh;
+    uint32x4_t w[4];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      uint32x4_t& own = w[i % 4];
+      if (i < 4) own = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(at) + 16 * i)));
+      else own = vsha256su1q_u32(vsha256su0q_u32(own, w[(i + 1) % 4]), w[(i + 2) % 4], w[(i + 3) % 4]);
+      const uint32x4_t sum = vaddq_u32(own, vld1q_u32(round_constants + 4 * i));
+      const uint32x4_t before = abcd;
+      abcd = vsha256hq_u32(abcd, efgh, sum);
+      efgh = vsha256h2q_u32(efgh, before, sum);
+    }
+    abcd = vaddq_u32(abcd, abcd_before);
+    efgh = vaddq_u32(efgh, efgh_before);
+  }
+  vst1q_u32(state.data(), abcd);
+  vst1q_u32(state.data() + 4, efgh);
+}
+#else
+bool has_instructions() noexcept {
+  return false;
+}
+void take_by_instructions(State& state, const std::byte* at, std::size_t blocks) {
+  take_plainly(state, at, blocks);
+}
+#endif
+
+}  // namespace
+
+Sha256::Sha256(Way way)
+    : take_blocks_(way == Way::plain || !has_instructions() ? take_plainly : take_by_instructions),
+      state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
+
+void Sha256::add(ConstBytes bytes) {
+  const std::size_t have = bytes_ % block_bytes;
+  bytes_ += bytes.size();
+  if (have > 0) {
+    const std::size_t taken = std::min(block_bytes - have, bytes.size());
+    std::copy_n(bytes.begin(), taken, block_.begin() + static_cast<std::ptrdiff_t>(have));
+    bytes = bytes.subspan(taken);
+    if (have + taken < block_bytes) return;
+    take_blocks_(state_, block_.data(), 1);
+  }
+  const std::size_t whole = bytes.size() / block_bytes;
+  if (whole > 0) take_blocks_(state_, bytes.data(), whole);
+  bytes = bytes.subspan(whole * block_bytes);
+  std::copy(bytes.begin(), bytes.end(), block_.begin());
+}
+
+Digest Sha256::finish() {
+  std::array<std::byte, 72> padding{std::byte{0x80}};
+  std::uint64_t bits = bytes_ * 8;
+  std::size_t have = bytes_ % block_bytes;
+  std::size_t zeros_end = (have < 56 ? 56 : 120) - have;
+  store_big_endian(padding.data() + zeros_end, bits);
+  add({padding.data(), zeros_end + sizeof bits});
+  Digest digest;
+  for (std::size_t i = 0; i < state_.size(); ++i) store_big_endian(digest.data() + 4 * i, state_[i]);
+  return digest;
+}
+
+Digest sha256(ConstBytes bytes, Sha256::Way way) {
+  Sha256 hash(way);
   hash.add(bytes);
   return hash.finish();
 }
