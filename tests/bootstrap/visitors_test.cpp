@@ -43,7 +43,7 @@ class Visitors : public ::testing::Test {
 TEST_F(Visitors, put_and_get_values_of_any_size) {
   auto one = std::move(*enter()), other = std::move(*enter());
   for (std::size_t size :
-       {std::size_t{0}, std::size_t{1}, store::piece_bytes, store::piece_bytes + 1, store::piece_bytes * 40 + 7}) {
+       {std::size_t{0}, std::size_t{1}, store::piece_bytes, store::piece_bytes + 1, store::piece_bytes * 200 + 7}) {
     std::string value;
     for (std::size_t i = 0; i < size; ++i) value += static_cast<char>(i * 31 % 251);
     ASSERT_TRUE(one->put("value", as_bytes(value)));  // in place of the value before
@@ -130,7 +130,10 @@ TEST(StorePieces, drop_what_was_not_published_and_end_connections_that_break_the
   };
   pieces.admit(7, 1);
   pieces.admit(8, 1);
-  EXPECT_TRUE(pieces.handle(7, message(store::Verb::put, std::uint32_t{1}, 'x')));
+  const auto put = [&](std::uint64_t at, char byte) {
+    return pieces.handle(7, message(store::Verb::put, at, std::uint32_t{1}, byte));
+  };
+  EXPECT_TRUE(put(0, 'x'));
   pieces.left(7);
   EXPECT_TRUE(pieces.handle(
       8, message(store::Verb::fetch, std::uint64_t{0}, std::uint8_t{0}, std::uint8_t{1}, std::uint64_t{0})));
@@ -141,8 +144,37 @@ TEST(StorePieces, drop_what_was_not_published_and_end_connections_that_break_the
   EXPECT_FALSE(pieces.handle(8, {}));
   EXPECT_TRUE(pieces.handle(8, message(store::Verb::publish)));  // an empty value
   EXPECT_EQ(last[8], store::Verb::value);
+  pieces.admit(7, 1);
+  EXPECT_FALSE(put(1, 'x')) << "a piece is missing";
+  pieces.left(7);
   pieces.left(8);
   EXPECT_TRUE(pieces.is_empty());
+}
+
+TEST(StorePieces, begin_anew_after_a_put_that_has_failed_and_give_all_visitors_the_same_message) {
+  std::map<std::uint64_t, store::SharedMessage> pieces_sent;
+  StorePieces pieces({"job",
+                      [&](std::uint64_t connection, const store::SharedMessage& message) {
+                        if (static_cast<store::Verb>(message->bytes[0]) == store::Verb::piece)
+                          pieces_sent[connection] = message;
+                      },
+                      [](Rank, std::string_view) { return Status(); }});
+  const auto message = [](store::Verb verb, auto... fields) {
+    Buffer buffer = store::message(verb, 1);
+    ByteWriter out(buffer);
+    out.put_string("key");
+    (out.put(fields), ...);
+    return buffer;
+  };
+  for (const std::uint64_t visitor : {7, 8}) pieces.admit(visitor, 1);
+  for (const char byte : {'x', 'y'})
+    EXPECT_TRUE(pieces.handle(7, message(store::Verb::put, std::uint64_t{0}, std::uint32_t{1}, byte)));
+  EXPECT_TRUE(pieces.handle(7, message(store::Verb::publish)));
+  for (const std::uint64_t visitor : {7, 8})
+    EXPECT_TRUE(pieces.handle(
+        visitor, message(store::Verb::fetch, std::uint64_t{0}, std::uint8_t{0}, std::uint8_t{0}, std::uint64_t{1})));
+  EXPECT_EQ(to_string(ConstBytes(pieces_sent.at(7)->bytes).subspan(5)), "y");
+  EXPECT_EQ(pieces_sent.at(7), pieces_sent.at(8)) << "it is hashed once";
 }
 
 }  // namespace

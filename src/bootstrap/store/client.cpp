@@ -114,6 +114,10 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
   Buffer request = store::message(static_cast<Verb>(verb), ticket);
   ByteWriter(request).put_raw(body.data(), body.size());
   HVD_RETURN_IF_ERROR(send(request, deadline, what));
+  return answer(ticket, deadline, what);
+}
+
+Result<StoreClient::Reply> StoreClient::answer(std::uint32_t ticket, Deadline deadline, std::string_view what) {
   for (;;) {
     auto message = receive(deadline, what);
     if (!message) return std::move(message.error());
@@ -131,7 +135,10 @@ Result<StoreClient::Reply> StoreClient::ask(std::uint8_t verb, ConstBytes body, 
       note_news(*message);
       continue;
     }
-    if (answered != ticket) continue;  // an answer to an earlier request, whose deadline has passed
+    if (answered != ticket) {  // an answer to an earlier request, whose deadline has passed
+      pieces_.clear();
+      continue;
+    }
     reply.body.assign(message->begin() + 5, message->end());
     if (static_cast<Verb>(reply.verb) != Verb::failed) return reply;
     ByteReader failure(reply.body);
@@ -220,10 +227,15 @@ Result<Buffer> StoreClient::exchange(std::string_view key, const std::vector<Bro
     return std::move(reply.error());
   }
   ByteReader in(reply->body);
-  auto pieces = pieces_.extract(in.get<std::uint32_t>());
+  Buffer table = take_pieces(in.get<std::uint32_t>());
+  if (static_cast<Verb>(reply->verb) != Verb::all || !in.ok() || table.empty()) return gone(what);
+  return table;
+}
+
+Buffer StoreClient::take_pieces(std::uint32_t number) {
+  auto pieces = pieces_.extract(number);
   pieces_.clear();
-  if (static_cast<Verb>(reply->verb) != Verb::all || !in.ok() || pieces.empty()) return gone(what);
-  return std::move(pieces.mapped());
+  return pieces.empty() ? Buffer() : std::move(pieces.mapped());
 }
 
 // Adds to an error the ranks that are late. The store knows them if it still answers within a moment.
@@ -244,6 +256,33 @@ Result<Buffer> StoreClient::request(Verb verb, ConstBytes body, Deadline deadlin
   auto reply = ask(static_cast<std::uint8_t>(verb), body, deadline, what);
   if (!reply) return std::move(reply.error());
   return std::move(reply->body);
+}
+
+Status StoreClient::request_all(Verb verb, std::uint64_t count,
+                                const std::function<void(std::uint64_t number, ByteWriter& body)>& write,
+                                const std::function<Status(ConstBytes answer)>& take,
+                                std::chrono::milliseconds time_for_each, std::string_view what) {
+  // With one request at a time, both ends would wait for the other's turn on a busy machine. More than this would let
+  // one client keep the store from the others, and fill its memory.
+  constexpr std::uint64_t most_at_once = 64;
+  Buffer request;
+  for (std::uint64_t begun = 0; begun < count;) {
+    if (!broken_.empty()) return Error(ErrorCode::peer_lost, broken_);
+    const std::uint64_t end = std::min(count, begun + most_at_once);
+    std::uint32_t ticket = ticket_;
+    for (; begun < end; ++begun) {
+      request = store::message(verb, ++ticket_);
+      ByteWriter body(request);
+      write(begun, body);
+      HVD_RETURN_IF_ERROR(send(request, Deadline::after(time_for_each), what));
+    }
+    while (ticket != ticket_) {
+      auto reply = answer(++ticket, Deadline::after(time_for_each), what);
+      if (!reply) return std::move(reply.error());
+      HVD_RETURN_IF_ERROR(take(reply->body));
+    }
+  }
+  return {};
 }
 
 Result<Identity> StoreClient::assign(const Progress& progress, Deadline deadline) {

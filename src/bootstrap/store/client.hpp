@@ -1,5 +1,6 @@
 #pragma once
 // A rank's connection to a store (seats.hpp), over any channel that carries the store's messages.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -56,6 +57,14 @@ class StoreClient {
   // Makes another request of the protocol, of this verb and body. `what` says in errors what it is for. Returns the
   // body of the answer.
   Result<Buffer> request(store::Verb verb, ConstBytes body, Deadline deadline, std::string_view what);
+  // Makes `count` requests of a verb, many of which are under way at a time. `write` appends the body of one. `take`
+  // gets the bodies of the answers in the order of the requests. Fails if the next answer does not come in time.
+  Status request_all(store::Verb verb, std::uint64_t count,
+                     const std::function<void(std::uint64_t number, ByteWriter& body)>& write,
+                     const std::function<Status(ConstBytes answer)>& take, std::chrono::milliseconds time_for_each,
+                     std::string_view what);
+  // Returns the bytes of the messages `piece` that have come with this number.
+  Buffer take_pieces(std::uint32_t number);
   void abort(std::string_view reason) noexcept;
   // For ranks that come and go (generations.hpp): waits for a place in the next generation, and enters it. The other
   // calls concern that generation then.
@@ -75,6 +84,7 @@ class StoreClient {
   StoreClient(StoreChannel channel, Rank rank, int size);
   Status greet(ConstBytes greeting, const std::string& secret, Deadline deadline);
   Result<Reply> ask(std::uint8_t verb, ConstBytes body, Deadline deadline, std::string_view what);
+  Result<Reply> answer(std::uint32_t ticket, Deadline deadline, std::string_view what);
   Status send(ConstBytes message, Deadline deadline, std::string_view what);
   Result<Buffer> receive(Deadline deadline, std::string_view what);
   void note_news(ConstBytes message);
@@ -90,7 +100,7 @@ class StoreClient {
   std::string late_fence_;  // the reason why no fence can succeed any more; empty if it can
   std::uint32_t ticket_ = 0;
   std::vector<HostNews> news_;
-  std::map<std::uint32_t, Buffer> pieces_;  // the pieces of tables that have come, by the number of their exchange
+  std::map<std::uint32_t, Buffer> pieces_;  // what has come of tables and values, by their number
 };
 
 }  // namespace hvd::bootstrap

@@ -59,11 +59,21 @@ bool StorePieces::handle(std::uint64_t connection, ConstBytes message) {
 
 bool StorePieces::put(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {
   std::string key(in.get_string());
+  auto at = in.get<std::uint64_t>();
   ConstBytes piece = as_bytes(in.get_string());
   if (!in.ok() || !in.at_end() || key.empty() || key.size() > store::largest_key) return false;
   Value& value = visitors_[connection][key];
-  value.bytes += piece.size();
-  value.pieces.emplace_back(piece.begin(), piece.end());
+  if (at == 0) {
+    value = {};
+    value.number = ++values_begun_;
+  }
+  if (at != value.bytes) return false;
+  if (!piece.empty()) {
+    Buffer message = store::message(Verb::piece, value.number);
+    ByteWriter(message).put_raw(piece.data(), piece.size());
+    value.pieces.push_back(std::make_shared<store::Message>(store::Message{std::move(message)}));
+    value.bytes += piece.size();
+  }
   answer(connection, store::message(Verb::done, ticket));
   return true;
 }
@@ -105,8 +115,9 @@ void StorePieces::hand_out(const std::string& key, const Fetch& fetch) {
     return;
   }
   Value& value = found->second;
+  const bool looks = fetch.piece == no_piece;
   const std::uint64_t number = fetch.piece - value.forgotten;
-  if (fetch.piece < value.forgotten || (number >= value.pieces.size() && number > 0))
+  if (!looks && (fetch.piece < value.forgotten || (number >= value.pieces.size() && number > 0)))
     return answer_failed(
         fetch.connection, fetch.ticket,
         {ErrorCode::invalid_argument, "the store has no piece " + std::to_string(fetch.piece) + " of \"" + key +
@@ -114,12 +125,14 @@ void StorePieces::hand_out(const std::string& key, const Fetch& fetch) {
   Buffer buffer = store::message(Verb::value, fetch.ticket);
   ByteWriter out(buffer);
   out.put(value.bytes);
-  out.put_string(value.pieces.empty() ? "" : to_string(value.pieces[number]));
+  out.put(value.number);
+  const store::SharedMessage piece = looks || value.pieces.empty() ? nullptr : value.pieces[number];
   if (fetch.forgets && number == 0 && fetch.size == value.bytes) {
     if (!value.pieces.empty()) value.pieces.pop_front();
     ++value.forgotten;
     if (value.pieces.empty()) values_.erase(found);
   }
+  if (piece != nullptr) options_.answer(fetch.connection, piece);
   answer(fetch.connection, std::move(buffer));
 }
 

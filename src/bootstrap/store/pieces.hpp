@@ -4,11 +4,14 @@
 // any size and travel in pieces. Like StoreSeats this has no sockets.
 //
 //  1. A visitor's `hello` has the rank -1. The answer is `welcome`.
-//  2. `put` {key, piece} adds a piece to what this connection is about to put under the key → `done`. `publish` {key}
-//     puts it → `done`; it replaces an earlier value. What was not published when a connection ends is dropped.
-//  3. `fetch` {key, u64 piece, u8 forgets, u8 waits, u64 size} → `value` {u64 bytes of the whole value, the piece}. If
-//     there is no value, the answer comes as soon as there is one, or at once if the visitor does not wait. With
-//     `forgets` the store drops the piece, and after the last one the value, unless the value has another size.
+//  2. `put` {key, u64 at, piece} adds a piece to what this connection is about to put under the key → `done`. `at` is
+//     the number of bytes before the piece; 0 begins anew. `publish` {key} puts it → `done`; it replaces an earlier
+//     value. What was not published when a connection ends is dropped.
+//  3. `fetch` {key, u64 piece, u8 forgets, u8 waits, u64 size} → `value` {u64 bytes of the whole value, u32 number of
+//     the value}. Before it comes `piece` {the bytes} with that number as its ticket, the same message for all who ask,
+//     unless there are no bytes or the piece wanted is `no_piece`. If there is no value, the answer comes as soon as
+//     there is one, or at once if the visitor does not wait. With `forgets` the store drops the piece, and after the
+//     last one the value, unless the value has another size.
 //  4. `ended` {i32 rank, how}: the visitor has seen the process of a rank end → `done`.
 #include <cstdint>
 #include <deque>
@@ -29,6 +32,7 @@ namespace hvd::bootstrap {
 class StorePieces {
  public:
   static constexpr std::int32_t visitors_rank = -1;
+  static constexpr std::uint64_t no_piece = ~std::uint64_t{0};
 
   struct Options {
     std::string job;
@@ -47,7 +51,8 @@ class StorePieces {
 
  private:
   struct Value {
-    std::deque<Buffer> pieces;
+    std::uint32_t number = 0;
+    std::deque<store::SharedMessage> pieces;
     std::uint64_t bytes = 0;
     std::uint64_t forgotten = 0;  // number of pieces at the front that were dropped
   };
@@ -70,6 +75,7 @@ class StorePieces {
   Options options_;
   std::map<std::uint64_t, Values> visitors_;  // what each connection is about to publish
   Values values_;
+  std::uint32_t values_begun_ = 0;
   std::multimap<std::string, Fetch, std::less<>> waiting_;
 };
 

@@ -128,11 +128,9 @@ void SealedStream::forget(std::size_t sent) {
 }
 
 posix::Delivery SealedStream::read_more() {
-  if (taken_ == in_.size()) {
-    in_.clear();
-    taken_ = 0;
-  }
-  std::byte bytes[16 << 10];
+  in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(taken_));
+  taken_ = 0;
+  std::byte bytes[64 << 10];
   for (;;) {
     ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (got > 0) {

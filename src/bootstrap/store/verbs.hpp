@@ -13,7 +13,7 @@
 namespace hvd::bootstrap::store {
 
 inline constexpr std::uint32_t magic = 0x48764c73;
-inline constexpr std::uint32_t wire_version = 5;
+inline constexpr std::uint32_t wire_version = 6;
 inline constexpr std::size_t largest_key = 256;
 inline constexpr std::size_t largest_value = 64 << 10;
 inline constexpr std::size_t largest_message = largest_value + 1024;

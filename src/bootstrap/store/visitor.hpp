@@ -33,18 +33,7 @@ class StoreVisitor {
   Status rank_ended(Rank rank, std::string_view how);
 
  private:
-  struct Piece {
-    std::uint64_t whole = 0;  // bytes of the whole value
-    Buffer bytes;
-  };
   explicit StoreVisitor(std::unique_ptr<StoreClient> client) : client_(std::move(client)) {}
-  struct Fetch {
-    std::uint64_t piece = 0;
-    bool forgets = false;
-    bool waits = false;
-    std::uint64_t size = 0;  // of the value that may be forgotten
-  };
-  Result<Piece> fetch(std::string_view key, const Fetch& wanted, Deadline deadline);
 
   std::unique_ptr<StoreClient> client_;
 };

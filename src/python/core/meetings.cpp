@@ -150,6 +150,37 @@ PyObject* meeting_put(PyObject*, PyObject* arguments) {
   return status == HVD_OK ? none() : raise_about_meeting(status);
 }
 
+// meeting_put_from(meeting, key, address, bytes)
+PyObject* meeting_put_from(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  const char* key = nullptr;
+  unsigned long long address = 0, bytes = 0;
+  if (!PyArg_ParseTuple(arguments, "OsKK:meeting_put_from", &capsule, &key, &address, &bytes)) return nullptr;
+  hvd_meeting* meeting = meeting_in(capsule);
+  if (meeting == nullptr) return nullptr;
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_meeting_put(meeting, key, reinterpret_cast<const void*>(address), bytes);
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_meeting(status);
+}
+
+// meeting_get_into(meeting, key, address, bytes, forget)
+PyObject* meeting_get_into(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  const char* key = nullptr;
+  unsigned long long address = 0, bytes = 0;
+  int forget = 0;
+  if (!PyArg_ParseTuple(arguments, "OsKKp:meeting_get_into", &capsule, &key, &address, &bytes, &forget)) return nullptr;
+  hvd_meeting* meeting = meeting_in(capsule);
+  if (meeting == nullptr) return nullptr;
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hvd_meeting_get(meeting, key, reinterpret_cast<void*>(address), bytes, forget);
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_meeting(status);
+}
+
 // meeting_get(meeting, key, milliseconds, forget) -> bytes
 PyObject* meeting_get(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;

@@ -9,6 +9,8 @@ PyObject* meeting_enter(PyObject*, PyObject* arguments);
 PyObject* meeting_variables(PyObject*, PyObject* arguments);
 PyObject* meeting_rank_ended(PyObject*, PyObject* arguments);
 PyObject* meeting_put(PyObject*, PyObject* arguments);
+PyObject* meeting_put_from(PyObject*, PyObject* arguments);
 PyObject* meeting_get(PyObject*, PyObject* arguments);
+PyObject* meeting_get_into(PyObject*, PyObject* arguments);
 
 }  // namespace hvd::python
