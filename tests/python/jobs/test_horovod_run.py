@@ -16,7 +16,7 @@ import pytest
 
 import horovod
 from horovod.common.meeting import Meeting
-from horovod.runner import _HorovodArgs, flags, launch
+from horovod.runner import _HorovodArgs, call, flags, launch
 
 # The jobs need no framework, which takes seconds to import.
 BASICS = "from horovod.common.basics import HorovodBasics as hvd; hvd = hvd()\n"
@@ -36,6 +36,38 @@ def test_the_results_are_those_of_the_ranks_in_their_order(capfd):
     assert [result[:3] for result in results] == [(0, 2, b"+"), (1, 2, large[:1] + b"+")]
     assert all(result[3] == large for result in results)
     assert {f"[{rank}]<stdout>:printed by {rank}" for rank in range(2)} <= set(capfd.readouterr().out.splitlines())
+
+
+def test_arrays_come_as_they_were_and_can_be_changed():
+    whole = numpy.arange(1 << 20, dtype=numpy.float32).reshape(1024, 1024)
+    fixed = whole.copy()
+    fixed.flags.writeable = False
+    given = {"whole": whole, "columns": whole[:, ::2], "turned": whole.T, "fixed": fixed, "none": whole[:0]}
+
+    def function(arrays, again):
+        assert again is arrays["whole"]
+        can_be_changed = {name: array.flags.writeable for name, array in arrays.items()}
+        again += int(os.environ["HOROVOD_RANK"])
+        return arrays, can_be_changed
+
+    for rank, (found, can_be_changed) in enumerate(horovod.run(function, args=(given, whole), num_proc=2)):
+        for name, array in given.items():
+            assert numpy.array_equal(found[name], array + rank if name == "whole" else array), name
+            assert can_be_changed[name] == found[name].flags.writeable == (name != "fixed"), name
+
+
+def test_memory_is_sent_and_filled_in_place():
+    with Meeting(1, "lo") as meeting:
+        for value in (os.urandom(5 << 20), b"", b"x"):
+            for form in (bytes, bytearray, memoryview):
+                meeting.put("value", form(value))
+                place = bytearray(len(value))
+                meeting.get_into("value", place)
+                assert place == value == meeting.get("value", 0), form
+        with pytest.raises(ValueError, match="has 1 bytes; there is room for 2"):
+            meeting.get_into("value", bytearray(2))
+        with pytest.raises(TypeError):
+            meeting.get_into("value", b"x")
 
 
 def test_a_rank_that_raises_ends_the_job_and_its_traceback_is_in_the_error(capfd):
@@ -200,6 +232,24 @@ def test_the_job_ends_with_the_program_that_called(how, tmp_path):
     assert "KeyboardInterrupt" in errors or how == signal.SIGKILL, errors
     while any(is_alive(rank) for rank in ranks):  # the limit is that of the test
         time.sleep(0.05)
+
+
+def test_an_interrupt_before_anything_is_read_ends_the_job(monkeypatch):
+    started = []
+
+    class Started(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(call.subprocess, "Popen", Started)
+    monkeypatch.setattr(threading.Thread, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        horovod.run(functools.partial(time.sleep, 1000))
+    assert [process.poll() is not None for process in started] == [True]
 
 
 def test_ranks_meet_and_give_results_without_a_launcher(tmp_path):

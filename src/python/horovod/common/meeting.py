@@ -1,5 +1,6 @@
 """A meeting: the place where ranks find each other if horovodrun does not start them. The ranks, and the program that
 starts them, put values there and get them (hvd_meeting_open in horovod.h). The program itself has no rank."""
+import ctypes
 import os
 
 from horovod import _core
@@ -42,13 +43,23 @@ class Meeting:
         _core.meeting_rank_ended(self._meeting, rank, how)
 
     def put(self, key, value):
-        """Puts bytes under a key, in place of an earlier value."""
-        _core.meeting_put(self._meeting, key, value)
+        """Puts bytes under a key, in place of an earlier value. Memory that can be written to, as of a bytearray or of
+        an array, is sent without a copy."""
+        if isinstance(value, bytes) or memoryview(value).readonly:
+            _core.meeting_put(self._meeting, key, bytes(value))
+        else:
+            memory = _Memory(value)
+            _core.meeting_put_from(self._meeting, key, memory.address, memory.size)
 
     def get(self, key, timeout=None, forget=False):
         """Returns the bytes of that key as soon as they are there. TimeoutError after `timeout` seconds; 0 only looks.
         With `forget` they are not kept for others. ConnectionError if the process that opened the meeting has ended."""
         return _core.meeting_get(self._meeting, key, _milliseconds(timeout), forget)
+
+    def get_into(self, key, place, forget=False):
+        """Gets a value that is there into memory of its size that can be written to, as of a bytearray."""
+        memory = _Memory(place)
+        _core.meeting_get_into(self._meeting, key, memory.address, memory.size, forget)
 
     def close(self):
         """Ends the meeting, or leaves it. It may wait some seconds for ranks that are still in hvd.init()."""
@@ -59,6 +70,16 @@ class Meeting:
 
     def __exit__(self, *_):
         self.close()
+
+
+class _Memory:
+    """The address of memory that can be written to. The memory stays as long as this object."""
+
+    def __init__(self, value):
+        view = memoryview(value).cast("B")
+        self.size = view.nbytes
+        self._memory = (ctypes.c_char * self.size).from_buffer(view)
+        self.address = ctypes.addressof(self._memory)
 
 
 def start_timeout():

@@ -37,7 +37,9 @@ def in_job(command, args, results):
     task = _pickled(args.run_func)
     interfaces = ",".join(sorted(args.nics)) if args.nics else None
     with Meeting(results, interfaces) as meeting:
-        meeting.put(run_task.TASK, task)
+        meeting.put(run_task.PATH, pickle.dumps(sys.path))
+        run_task.put(meeting, run_task.TASK, *task)
+        del task
         program = [args.executable or sys.executable, "-m", "horovod.runner.run_task"]
         code, said = _run([*command, *program], {**os.environ, **run_task.variables_of(meeting)})
         if code != 0:
@@ -59,12 +61,12 @@ def _check_place():
 def _pickled(function):
     name = function.func if isinstance(function, functools.partial) else function
     try:
-        import cloudpickle
+        import cloudpickle  # noqa: F401 (run_task imports it, too)
     except ImportError as error:
         raise ImportError("horovod.run needs the package cloudpickle, here and in the ranks: pip install cloudpickle"
                           ) from error
     try:
-        return pickle.dumps({"path": sys.path, "function": cloudpickle.dumps(function)})
+        return run_task.pickled(function)
     except Exception as error:
         raise pickle.PicklingError(f"horovod.run cannot send {name!r} and its arguments to the ranks: {error}. Open "
                                    "files, locks and connections there instead, in the function") from error
@@ -78,12 +80,12 @@ def _run(command, environment):
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WITH_THIS_PROCESS, str(os.getpid()), *command], env=environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    said, faults = [], []
-    copies = [threading.Thread(target=_copy, args=(*pair, faults), daemon=True) for pair in
-              ((process.stdout, sys.stdout, None), (process.stderr, sys.stderr, said))]
-    for copy in copies:
-        copy.start()
+    said, faults, copies = [], [], []
     try:
+        for pair in (process.stdout, sys.stdout, None), (process.stderr, sys.stderr, said):
+            copy = threading.Thread(target=_copy, args=(*pair, faults), daemon=True)
+            copy.start()
+            copies.append(copy)
         code = process.wait()
     except BaseException:
         _end(process)
@@ -146,11 +148,11 @@ def _failure(meeting, ranks, code, said):
 
 def _result_of(meeting, rank):
     try:
-        value = meeting.get(run_task.result_of(rank), timeout=0, forget=True)
+        value, buffers = run_task.get(meeting, run_task.result_of(rank), timeout=0, forget=True)
     except TimeoutError:
         raise RuntimeError(f"rank {rank} has ended without a result: its function has ended the process (os._exit, "
                            "sys.exit)") from None
     try:
-        return pickle.loads(value)
+        return pickle.loads(value, buffers=buffers)
     except Exception as error:
         raise RuntimeError(f"the result of rank {rank} cannot be read here: {type(error).__name__}: {error}") from error

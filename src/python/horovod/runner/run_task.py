@@ -9,7 +9,7 @@ from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.meeting import Meeting, start_timeout
 
-TASK = "task"
+PATH, TASK = "path", "task"
 ADDRESSES, PORT, KEY = "HOROVOD_RUN_ADDRESSES", "HOROVOD_RUN_PORT", "HOROVOD_RUN_KEY"
 _RANKS = ("HOROVOD_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "JSM_NAMESPACE_RANK",
           "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
@@ -25,6 +25,45 @@ def variables_of(meeting):
 
 def result_of(rank):
     return f"result/{rank}"
+
+
+_SMALLEST_BUFFER = 1 << 20
+
+
+def pickled(value):
+    """Returns the pickled value, and the large buffers of its arrays, which need no copy on the way."""
+    import cloudpickle
+    buffers = []
+
+    def keep(buffer):
+        """False if it travels by itself."""
+        try:
+            memory = buffer.raw()
+        except BufferError:  # it is not in one piece
+            return True
+        if memory.readonly or memory.nbytes < _SMALLEST_BUFFER:
+            return True
+        buffers.append(memory)
+        return False
+
+    return cloudpickle.dumps(value, protocol=5, buffer_callback=keep), buffers
+
+
+def put(meeting, key, value, buffers):
+    """Puts what pickled() has returned. Who finds the key finds all of it."""
+    for number, memory in enumerate(buffers):
+        meeting.put(f"{key}/{number}", memory)
+    meeting.put(f"{key}/sizes", pickle.dumps([memory.nbytes for memory in buffers]))
+    meeting.put(key, value)
+
+
+def get(meeting, key, timeout, forget=False):
+    """Returns what pickled() had returned in another process. The buffers can be written to."""
+    value = meeting.get(key, timeout, forget)
+    buffers = [bytearray(size) for size in pickle.loads(meeting.get(f"{key}/sizes", 0, forget))]
+    for number, memory in enumerate(buffers):
+        meeting.get_into(f"{key}/{number}", memory, forget)
+    return value, buffers
 
 
 def failures_in(meeting, ranks):
@@ -50,7 +89,7 @@ def main():
     place = [os.environ[name] for name in (ADDRESSES, PORT, KEY)]
     del os.environ[KEY]  # what the function starts need not know it
     with _enter(place) as meeting:
-        task = meeting.get(TASK, timeout=start_timeout())
+        task = [*get(meeting, TASK, start_timeout()), pickle.loads(meeting.get(PATH, timeout=0))]
     try:
         result = _call(task)
     except BaseException as error:
@@ -60,7 +99,7 @@ def main():
         traceback.print_exception(type(error), error, _own_part_of(error))
         sys.exit(1)
     with _enter(place) as meeting:
-        meeting.put(result_of(_rank()), result)
+        put(meeting, result_of(_rank()), *result)
 
 
 def _enter(place):
@@ -77,12 +116,13 @@ def _rank():
 
 
 def _call(task):
-    """Returns the pickled result of the pickled function."""
-    import cloudpickle
-    task = pickle.loads(task)
-    sys.path += [folder for folder in task["path"] if folder not in sys.path]  # modules beside the program are found
+    """Returns the pickled result of the pickled function, whose bytes do not stay in memory."""
+    value, buffers, path = task
+    task.clear()
+    sys.path += [folder for folder in path if folder not in sys.path]  # modules beside the program are found
     try:
-        function = pickle.loads(task["function"])
+        function = pickle.loads(value, buffers=buffers)
+        del value, buffers
     except Exception as error:
         raise RuntimeError("the function of horovod.run cannot be loaded here. What it imports must be installed on "
                            f"this host, too: {type(error).__name__}: {error}") from error
@@ -91,7 +131,7 @@ def _call(task):
         raise RuntimeError("the function of horovod.run has returned without a rank. In an elastic job (min_num_proc, "
                            "host_discovery_script) a process gets its rank in hvd.init(): call it in the function")
     try:
-        return cloudpickle.dumps(result)
+        return pickled(result)
     except Exception as error:
         raise pickle.PicklingError("the result of the function cannot be sent to the program that called horovod.run: "
                                    f"it is a {type(result).__qualname__}: {error}") from error
