@@ -48,7 +48,7 @@ TEST(LostScript, is_asked_for_again_while_its_node_belongs_to_the_job_or_nobody_
 
 TEST(LostScript, is_told_of_in_an_output_file_whose_name_has_blanks) {
   for (const std::string name : {"/home/a b/out file", "/shared/x=1 y/out"})
-    for (const std::string& after : {" Power= \n", " TresPerNode=gres/gpu:4 \n", "\n"})
+    for (const char* after : {" Power= \n", " TresPerNode=gres/gpu:4 \n", "\n"})
       EXPECT_EQ(batch_script_of(" JobState=RUNNING BatchHost=n1 StdOut=" + name + after).output, name);
 }
 
