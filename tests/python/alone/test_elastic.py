@@ -566,11 +566,10 @@ def test_the_ranks_share_out_the_samples_and_repeat_the_first(ranks, length, siz
     assert whole == (order * (size + 1))[:each * size]
 
 
-@pytest.mark.parametrize("length", [7, 11, 13])
-def test_an_interrupted_epoch_has_the_batches_of_one_without_interruption(ranks, length):
-    whole = samples_of_all(ranks, 3, length, seed=5)
-    rest = samples_of_all(ranks, 3, length, {"epoch": 0, "processed_num": 2 * 3}, seed=5)
-    assert rest == [samples[2:] for samples in whole]
+def test_an_interrupted_epoch_repeats_the_first_samples_that_remain(ranks):
+    """Contract §1.7: the padding is of the remaining list, not of the epoch."""
+    found = samples_of_all(ranks, 3, 11, {"epoch": 0, "processed_num": 6}, shuffle=False)
+    assert found == [[6, 9], [7, 10], [8, 6]]
 
 
 def test_what_was_recorded_is_left_out_on_another_number_of_ranks(ranks):

@@ -12,8 +12,8 @@ class ElasticSampler(torch.utils.data.Sampler):
     """Divides a data set among the ranks. As an attribute of a TorchState it is committed and restored with it.
 
     Call record_batch() after each batch, and set_epoch() at the end of each epoch. After a reset the samples that were
-    not recorded are divided anew. At the end of an epoch its first samples are repeated, so that all ranks get equally
-    many: the same ones, whether the epoch was interrupted or not.
+    not recorded are divided anew. At the end of an epoch its remaining samples are repeated, so that all ranks get
+    equally many.
     """
 
     def __init__(self, dataset, shuffle=True, seed=0):
@@ -46,14 +46,13 @@ class ElasticSampler(torch.utils.data.Sampler):
         indices = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(indices)
-        self._repeated = indices[:self.num_replicas]
         self.remaining_indices = indices[self.processed_num:]
         self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
 
     def __iter__(self):
-        samples = itertools.chain(self.remaining_indices, itertools.cycle(self._repeated))
-        return itertools.islice(samples, self.rank, self.total_size, self.num_replicas)
+        repeated = itertools.islice(itertools.cycle(self.remaining_indices), self.total_size)
+        return itertools.islice(repeated, self.rank, None, self.num_replicas)
 
     def __len__(self):
         return self.num_samples
