@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <utility>
 
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/slurm_share.hpp"
@@ -99,6 +100,17 @@ TEST(Target, is_agents_of_ours_unless_something_else_is_there_or_wanted) {
       target_of({"true"},
                 {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}}),
       "agents");
+}
+
+TEST(Target, gives_a_host_the_time_to_answer_twice) {
+  auto flags = parse_flags(std::vector<const char*>{"--gloo", "true"});
+  for (auto [seconds, patience] : {std::pair{"1", 3000}, {"4", 3000}, {"10", 5000}, {"60", 30000}}) {
+    Environment environment;
+    environment.set("HOROVOD_PEER_TIMEOUT", seconds);
+    auto plan = agents_target.plan(JobRequest{*flags, environment, 2, {"true"}, {{"n1.example.org", 2}}});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->network.lifeline_patience.count(), patience) << seconds;
+  }
 }
 
 TEST(Target, that_is_wanted_but_not_there_is_refused_in_horovods_words) {
