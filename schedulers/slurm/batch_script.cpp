@@ -46,15 +46,18 @@ BatchScript batch_script_of(std::string_view shown) {
 }
 
 bool has_job_ended(std::string_view shown) {
-  constexpr std::string_view ends[] = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE",
-                                       "FAILED",    "NODE_FAIL", "PREEMPTED", "REVOKED",    "TIMEOUT"};
+  constexpr std::string_view ends[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "COMPLETING", "DEADLINE", "FAILED",
+                                       "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",    "TIMEOUT"};
   return std::ranges::find(ends, value_of(shown, "JobState")) != std::end(ends);
 }
 
 std::string job_of_slurm(const Environment& environment) {
-  auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
-  if (array && task) return *array + "_" + *task;
-  return environment.get("SLURM_HET_JOB_ID").value_or(environment.get("SLURM_JOB_ID").value_or(""));
+  const std::string job = environment.get("SLURM_JOB_ID").value_or("");
+  // The last task of an array has the array's number. Other numbers than the job's own are of no array, or of the array
+  // from whose task the job was submitted, which sbatch hands on.
+  auto task = environment.get("SLURM_ARRAY_TASK_ID");
+  if (task && environment.get("SLURM_ARRAY_JOB_ID") == job) return job + "_" + *task;
+  return environment.get("SLURM_HET_JOB_ID").value_or(job);
 }
 
 std::string batch_job_of_slurm(const Environment& environment) {

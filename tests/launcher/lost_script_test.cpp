@@ -98,7 +98,8 @@ TEST(LostScript, is_asked_for_by_every_agent_in_the_end_because_few_nodes_may_ha
 }
 
 TEST(JobOfSlurm, has_ended_if_slurm_tells_it_and_not_if_nobody_answers) {
-  for (const char* state : {"CANCELLED", "COMPLETING", "COMPLETED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED"})
+  for (const char* state : {"CANCELLED", "COMPLETING", "COMPLETED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED",
+                            "OUT_OF_MEMORY"})
     EXPECT_TRUE(schedulers::has_job_ended(shown(state, "n[1-3]", "BatchFlag=0"))) << state;
   for (const char* state : {"RUNNING", "SUSPENDED", "PENDING", "CONFIGURING", "RESIZING"})
     EXPECT_FALSE(schedulers::has_job_ended(shown(state, "n[1-3]", "BatchFlag=0"))) << state;
@@ -254,6 +255,14 @@ TEST_F(LostScripts, of_a_job_array_are_those_of_one_task) {
   stand_in_for_scontrol("", "", "Requeue=1 Restarts=3");
   act_as_agent();
   EXPECT_EQ(text_of("calls"), "scontrol show config\nscontrol -o show job 7_3\nscontrol requeue 7_3\n");
+}
+
+TEST_F(LostScripts, of_a_job_that_a_task_of_an_array_has_submitted_are_its_own) {
+  environment_.set("SLURM_ARRAY_JOB_ID", "5");  // sbatch hands the variables of the task on
+  environment_.set("SLURM_ARRAY_TASK_ID", "3");
+  stand_in_for_scontrol("", "", "Requeue=1 Restarts=3");
+  act_as_agent();
+  EXPECT_EQ(text_of("calls"), "scontrol show config\nscontrol -o show job 7\nscontrol requeue 7\n");
 }
 
 }  // namespace

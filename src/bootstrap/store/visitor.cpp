@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "bootstrap/store/pieces.hpp"
 #include "bootstrap/store/tcp_client.hpp"
@@ -101,6 +102,7 @@ Result<std::uint64_t> StoreVisitor::size_of(std::string_view key, Deadline deadl
 Status StoreVisitor::read(std::string_view key, Bytes into, bool forgets) {
   HVD_RETURN_IF_ERROR(check_key(key));
   std::size_t at = 0;
+  std::optional<std::uint32_t> first;
   return client_->request_all(
       Verb::fetch, std::max<std::uint64_t>(pieces_of(into.size()), 1),
       [&](std::uint64_t number, ByteWriter& body) {
@@ -110,6 +112,9 @@ Status StoreVisitor::read(std::string_view key, Bytes into, bool forgets) {
         auto answer = read_answer(body);
         if (!answer) return std::move(answer.error());
         const Buffer piece = client_->take_pieces(answer->number);
+        if (first.value_or(answer->number) != answer->number)
+          return Error(ErrorCode::peer_lost, "\"" + std::string(key) + "\" was put anew while it was read");
+        first = answer->number;
         if (answer->whole != into.size() || piece.size() > into.size() - at || (piece.empty() && !into.empty()))
           return Error(ErrorCode::invalid_argument, "\"" + std::string(key) + "\" has " +
                                                         std::to_string(answer->whole) + " bytes; there is room for " +

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds time_to_end_by_signal(1000), time_to_look_again(200);
+constexpr milliseconds time_to_end_by_signal(1000), time_to_look_again(200), time_to_ask_again(60000);
 
 Membership::Settings completed(Membership::Settings settings) {
   if (!settings.draw)
@@ -43,6 +43,7 @@ ElasticJob::ElasticJob(const Parts& parts)
 
 void ElasticJob::begin(WireUp& wire_up) {
   wire_up_ = &wire_up;
+  ask_again_at_ = Clock::now();
   const ElasticOptions& elastic = *parts_.options.elastic;
   const Clock::time_point ready_by = Clock::now() + parts_.options.network.start_timeout;
   for (std::size_t at = 0; at < elastic.hosts.size(); ++at)
@@ -174,15 +175,19 @@ void ElasticJob::lose(HostLink& host, const std::string& why) {
   host.be_gone();
   for (const auto& [name, place] : places_)
     if (place.link == at) membership_.host_lost(name, why);
-  const auto& ask = parts_.options.elastic->ask_for_end_of_job_around;
-  if (ask && !job_around_.valid()) job_around_ = std::async(std::launch::async, ask);
+  ask_again_at_ = Clock::now();
 }
 
 std::optional<ElasticJob::End> ElasticJob::end_with_job_around() {
-  if (!job_around_.valid() || job_around_.wait_for(milliseconds(0)) != std::future_status::ready) return std::nullopt;
-  std::string text = job_around_.get();
+  const auto& ask = parts_.options.elastic->ask_for_end_of_job_around;
+  if (!ask || keeping_) return std::nullopt;
+  if (ask_again_at_ && Clock::now() >= *ask_again_at_ && job_around_.begin(ask))
+    ask_again_at_ = !lost_links_.empty() ? std::optional(Clock::now() + time_to_ask_again) : std::nullopt;
+  std::string text = job_around_.take().value_or("");
   if (text.empty()) return std::nullopt;
   has_ended_ = true;
+  for (auto& [number, process] : processes_)
+    if (process.rank < 0) parts_.processes.leave_out(number);
   return End{{}, -1, true, std::move(text)};
 }
 
@@ -379,7 +384,10 @@ milliseconds ElasticJob::left() const {
     for (const auto& [number, when] : kill_at_) sooner(when);
     if (keeping_) sooner(keeping_->until);
   }
-  if (!has_ended_ && job_around_.valid()) sooner(Clock::now() + time_to_look_again);
+  if (!has_ended_ && !keeping_ && parts_.options.elastic->ask_for_end_of_job_around) {
+    if (job_around_.is_under_way()) sooner(Clock::now() + time_to_look_again);
+    else if (ask_again_at_) sooner(*ask_again_at_);
+  }
   if (is_going_on()) {
     if (wake_at_) sooner(*wake_at_);
     for (const auto& [name, place] : places_)

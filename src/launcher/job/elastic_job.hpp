@@ -4,7 +4,6 @@
 // agents is the number of a process, which never changes and is never used again.
 #include <chrono>
 #include <cstddef>
-#include <future>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +17,7 @@
 #include "launcher/job/first_failure.hpp"
 #include "launcher/job/host_links.hpp"
 #include "launcher/job/job_options.hpp"
+#include "launcher/job/question.hpp"
 #include "launcher/job/rank_table.hpp"
 #include "launcher/job/wire_up.hpp"
 
@@ -112,8 +112,9 @@ class ElasticJob {
   std::map<Rank, Clock::time_point> kill_at_;  // processes that were told to end
   std::optional<Clock::time_point> wake_at_;
   std::optional<Keeping> keeping_;
-  // Asked when a host is lost: a scheduler that ends the job around may end only what runs on other hosts.
-  std::future<std::string> job_around_;
+  // Asked while hosts are lost: a scheduler that ends the job around may end only what runs on other hosts.
+  Question job_around_;
+  std::optional<Clock::time_point> ask_again_at_;
   Epoch epoch_ = 0;
   bool has_ended_ = false;
   std::optional<Clock::time_point> refuse_at_;  // set when the job ends

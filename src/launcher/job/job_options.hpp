@@ -41,7 +41,7 @@ struct ElasticOptions {
   std::optional<Discovery::Script> script{};
   std::function<HostPlan(const std::string& host)> plan_of_host{};  // for hosts that are discovered, or come back
   // Asks the scheduler, on a thread of its own, whether the job around has ended. Returns a text for the user, empty if
-  // not.
+  // not. Called at the start, and again and again while hosts are lost.
   std::function<std::string()> ask_for_end_of_job_around{};
 };
 

@@ -1,5 +1,7 @@
 #include "launcher/targets/elastic_request.hpp"
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "base/settings/config.hpp"
@@ -84,10 +86,15 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
 std::function<std::string()> question_about_job_around(const JobRequest& request) {
   const std::string job = request.around.is_of("slurm") ? schedulers::job_of_slurm(request.environment) : "";
   if (job.empty()) return {};
-  return [job]() -> std::string {
-    const std::string shown = posix::answer_of({"scontrol", "-o", "show", "job", job}, std::chrono::seconds(5),
+  // A shell may still have the variables of a job that has ended before.
+  auto had_ended_before = std::make_shared<std::optional<bool>>();
+  return [job, had_ended_before]() -> std::string {
+    if (had_ended_before->value_or(false)) return "";
+    const std::string shown = posix::answer_of({"scontrol", "-o", "show", "job", job}, std::chrono::seconds(20),
                                                /*also_errors=*/false);
-    return schedulers::has_job_ended(shown) ? "Slurm has ended the job " + job + ": this job ends with it" : "";
+    const bool has_ended = schedulers::has_job_ended(shown);
+    if (!*had_ended_before) *had_ended_before = has_ended;
+    return has_ended && !**had_ended_before ? "Slurm has ended the job " + job + ": this job ends with it" : "";
   };
 }
 
