@@ -1,5 +1,7 @@
 #include "base/verb.hpp"
 
+#include <algorithm>
+
 namespace hvd {
 
 namespace {
@@ -42,6 +44,11 @@ constexpr bool rows_are_in_order() {
   return true;
 }
 static_assert(rows_are_in_order());
+
+// A batch has one root, and fuses_with() does not compare roots.
+static_assert(std::ranges::none_of(verb_rows, [](const VerbRow& row) {
+  return (row.traits & VerbRow::rooted) != 0 && (row.traits & VerbRow::fusing) != 0;
+}));
 
 }  // namespace
 

@@ -374,6 +374,21 @@ constexpr Row rows[] = {
     {"HOROVOD_TEST_GPU", text, "", "of Horovod's tests", nowhere, idle},
     {"HOROVOD_MIXED_INSTALL", text, "", "of Horovod's tests", nowhere, idle},
 };
+constexpr bool can_store(const Row& row) {
+  if (std::holds_alternative<std::monostate>(row.place)) return true;
+  bool is_text = std::holds_alternative<std::string& (*)(Config&)>(row.place);
+  switch (row.rule.form) {
+    case Rule::Form::flag: return std::holds_alternative<bool& (*)(Config&)>(row.place);
+    case Rule::Form::integer: return std::holds_alternative<std::int64_t& (*)(Config&)>(row.place);
+    case Rule::Form::decimal: return std::holds_alternative<double& (*)(Config&)>(row.place);
+    case Rule::Form::ports: return std::holds_alternative<PortRange& (*)(Config&)>(row.place);
+    case Rule::Form::choice: return is_text || std::holds_alternative<log::Level& (*)(Config&)>(row.place);
+    case Rule::Form::flag_or_cost:
+    case Rule::Form::text: return is_text;
+  }
+  return false;
+}
+static_assert(std::ranges::all_of(rows, can_store), "take() checks a knob's value, but its place is for another form");
 static_assert(std::ranges::all_of(rows,
                                   [](const Row& row) {
                                     return row.trait != equal ||

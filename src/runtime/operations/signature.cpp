@@ -139,7 +139,8 @@ std::optional<std::string> find_mismatch(const std::string& name, const Signatur
     if (first.op != second.op) return differ("reduce operations", name_of(first.op), name_of(second.op), same);
   }
   if (first.row().has_root() && first.root != second.root)
-    return differ("broadcast root ranks", std::to_string(first.root.value), std::to_string(second.root.value), same);
+    return differ(std::string(name_of(first.verb)) + " root ranks", std::to_string(first.root.value),
+                  std::to_string(second.root.value), same);
   if (first.transient != second.transient)
     return differ("ways of preparing it", first.transient ? "an operation for one use" : "one that comes again",
                   second.transient ? "an operation for one use" : "one that comes again", same);
