@@ -180,6 +180,9 @@ Result<std::string> write_script(const Site& site, const ScriptRequest& request)
   HVD_RETURN_IF_ERROR(check_words(request));
   if (request.command.empty())
     return misuse("the command is missing: … --jobscript " + site.scheduler + " -- python train.py");
+  if (!request.constraint.empty() && !reads(site.scheduler, "constraint"))
+    return misuse("--constraint: expected a scheduler that takes constraints (slurm), found " + site.scheduler +
+                  "; leave --constraint out, or choose nodes by --queue or a site's 'directive'");
   if (request.nodes < 1) return misuse("--nodes: expected at least 1, found " + std::to_string(request.nodes));
   if (request.time.empty()) return misuse("--time is missing: how long the job may take, as in --time 2h");
   auto time = parse_duration(request.time);

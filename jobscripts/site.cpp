@@ -181,6 +181,12 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
   if (find_file(compiled_templates(), site.scheduler) == nullptr)
     return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': expected one of the schedulers " +
                                                   names_of(compiled_templates()) + ", found '" + site.scheduler + "'");
+  for (const char* key : {"account_flag", "queue_flag", "constraint", "select", "cpu_bind"})
+    if (!site.get(key).empty() && !reads(site.scheduler, key))
+      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': " + key + " = " + site.get(key) +
+                                                    ": expected a key for " + site.scheduler +
+                                                    ", found one that its template does not read; leave it out, or "
+                                                    "use 'directive' for a line of the scheduler");
   const Launchers* possible = launchers_of(site.scheduler);
   if (std::string launcher = site.launcher(); possible != nullptr && !is_one_of(launcher, possible->names))
     return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': launcher: under " + site.scheduler +
@@ -192,6 +198,11 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
 const CompiledFile* find_file(std::span<const CompiledFile> files, std::string_view name) {
   auto found = std::ranges::find(files, name, &CompiledFile::name);
   return found == files.end() ? nullptr : &*found;
+}
+
+bool reads(std::string_view scheduler, std::string_view key) {
+  const CompiledFile* file = find_file(compiled_templates(), scheduler);
+  return file != nullptr && file->text.find("{{" + std::string(key) + "}}") != std::string_view::npos;
 }
 
 std::string names_of(std::span<const CompiledFile> files) {

@@ -43,6 +43,8 @@ std::span<const CompiledFile> compiled_templates();
 
 // Returns null if there is no file with this name.
 const CompiledFile* find_file(std::span<const CompiledFile> files, std::string_view name);
+// True if the scheduler's template writes the value of the key into scripts.
+bool reads(std::string_view scheduler, std::string_view key);
 // Returns a text like "lsf, pbs, slurm".
 std::string names_of(std::span<const CompiledFile> files);
 

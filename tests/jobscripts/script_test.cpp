@@ -166,12 +166,14 @@ TEST(Scripts, of_sites_that_say_little_are_written_or_lack_a_flag) {
     for (const char* more : {"", "ranks_per_node = 2\n", "cpus_per_node = 8\n", "gpus_per_node = 0\n", "select = x\n",
                              "gpus_per_node = 2\ncpus_per_core = 2\n"})
       for (bool is_full : {false, true}) {
+        if (std::string_view(more).starts_with("select") && !std::string_view(scheduler).starts_with("pbs")) continue;
         auto site = parse_site(std::string("scheduler = ") + scheduler + "\n" + more, "mine");
         ASSERT_TRUE(site) << site.error().message;
         ScriptRequest wanted = request();
         wanted.is_requeued = is_full;
         wanted.container = is_full ? "x.sif" : "";
-        if (is_full) wanted.queue = wanted.constraint = "name";
+        if (is_full) wanted.queue = "name";
+        if (is_full && reads(site->scheduler, "constraint")) wanted.constraint = "name";
         auto script = write_script(*site, wanted);
         EXPECT_TRUE(script || has(script.error().message, "--ranks-per-node N") ||
                     has(script.error().message, "--cpus-per-rank N is missing"))
@@ -235,6 +237,8 @@ TEST(Scripts, take_no_value_that_a_scheduler_could_misread) {
   ScriptRequest wanted = request();
   wanted.constraint = "gpu&hbm80g|[rack1*4]";
   EXPECT_EQ(error_of("perlmutter", wanted), "");
+  EXPECT_EQ(testing::missing_from(error_of("summit", wanted), {"--constraint", "slurm", "found lsf", "leave"}), "");
+  wanted.constraint = "";
   wanted.command = {"python", "a\nb"};
   EXPECT_TRUE(has(error_of("summit", wanted), "line break"));
 }

@@ -88,6 +88,16 @@ TEST(Sites, name_a_launcher_that_their_scheduler_has) {
   EXPECT_EQ(find_site("summit")->launcher(), "jsrun");
 }
 
+TEST(Sites, have_no_key_that_their_template_does_not_read) {
+  for (const char* text : {"scheduler = pbs\nconstraint = gpu\n", "scheduler = lsf\nqueue_flag = --qos\n",
+                           "scheduler = slurm\nselect = ncpus=4\n"}) {
+    auto site = parse_site(text, "mine");
+    ASSERT_FALSE(site) << text;
+    EXPECT_NE(site.error().message.find("does not read"), std::string::npos) << site.error().message;
+  }
+  EXPECT_TRUE(parse_site("scheduler = slurm\nconstraint = gpu\n", "mine"));
+}
+
 TEST(Sites, of_any_bytes_are_read_or_refused) {
   std::mt19937 random(2026);
   std::string good(find_site("summit") ? compiled_sites().front().text : "");
