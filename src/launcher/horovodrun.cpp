@@ -210,7 +210,7 @@ void print_verbose_start(const launcher::JobOptions& options) {
 
 int write_support_bundle(const Flags& flags, const Environment& environment, const launcher::Layers& layers) {
   auto told = [](Result<std::string> text) { return text ? *text : text.error().message + "\n"; };
-  auto files = launcher::facts_of_this_place(flags, layers);
+  auto files = launcher::facts_of_this_machine(flags, layers);
   files.push_back({"versions.txt", std::string("Horovod ") + posix::plugin_stamp(0).version + "\n" +
                                        launcher::check_build_text(environment, true)});
   files.push_back({"explain.txt", told(explanation(flags, environment))});

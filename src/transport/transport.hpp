@@ -151,6 +151,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
+  // All ranks of the group must answer alike, from what all of them know: each chooses its transport by itself.
   virtual bool reaches(const Group& group, DeviceKind kind) const = 0;
   // Collective over the group. `name` is equal on all its ranks and is used only once per epoch.
   virtual Result<std::unique_ptr<Connecting>> connect(const Group& group, std::string_view name,

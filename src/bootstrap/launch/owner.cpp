@@ -25,24 +25,25 @@ constexpr std::size_t groups = 3;
 const std::vector<const char*> group_of_horovodrun = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_STORE",
                                                       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
 const std::vector<const char*> group_of_pmix = {"PMIX_NAMESPACE", "PMIX_RANK"};
-const std::vector<const char*> group_of_sites = {"SLURM_JOB_ID",
-                                                 "SLURM_STEP_ID",
-                                                 "SLURM_PROCID",
-                                                 "OMPI_COMM_WORLD_RANK",
-                                                 "OMPI_MCA_ess_base_jobid",
-                                                 "PMI_RANK",
-                                                 "PMI_SIZE",
-                                                 "PMI_FD",
-                                                 "PMI_PORT",
-                                                 "PMI_ID",
-                                                 "PALS_APID",
-                                                 "PALS_RANKID",
-                                                 "JSM_NAMESPACE_ID",
-                                                 "JSM_NAMESPACE_RANK",
-                                                 "FLUX_JOB_ID",
-                                                 "FLUX_TASK_RANK",
-                                                 "MV2_COMM_WORLD_RANK"};
-const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix, &group_of_sites};
+const std::vector<const char*> group_of_other_launchers = {"SLURM_JOB_ID",
+                                                           "SLURM_STEP_ID",
+                                                           "SLURM_PROCID",
+                                                           "OMPI_COMM_WORLD_RANK",
+                                                           "OMPI_MCA_ess_base_jobid",
+                                                           "PMI_RANK",
+                                                           "PMI_SIZE",
+                                                           "PMI_FD",
+                                                           "PMI_PORT",
+                                                           "PMI_ID",
+                                                           "PALS_APID",
+                                                           "PALS_RANKID",
+                                                           "JSM_NAMESPACE_ID",
+                                                           "JSM_NAMESPACE_RANK",
+                                                           "FLUX_JOB_ID",
+                                                           "FLUX_TASK_RANK",
+                                                           "MV2_COMM_WORLD_RANK"};
+const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix,
+                                                               &group_of_other_launchers};
 
 // The hash is FNV-1a.
 std::string digest_of(const Environment& environment, const std::vector<const char*>& names) {

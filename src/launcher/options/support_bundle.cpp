@@ -120,7 +120,7 @@ std::string map_of_ranks(const std::vector<Placement>& placements) {
   return text;
 }
 
-std::vector<BundleFile> facts_of_this_place(const Flags& flags, const Layers& layers) {
+std::vector<BundleFile> facts_of_this_machine(const Flags& flags, const Layers& layers) {
   std::vector<BundleFile> files;
   files.push_back({"system.txt", system_text()});
   files.push_back({"environment.txt", variables_without_secrets(layers.given, {})});

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* usual_name = "libcuda.so.1";
 constexpr const char* variable = "HOROVOD_CUDA_DRIVER";
 
-std::atomic<bool> has_forked{false};
+std::atomic<bool> is_in_forked_child{false};
 
 Status check_version(const Driver& driver) {
   if (driver.version >= oldest_driver) return {};
@@ -74,7 +74,7 @@ Result<const Driver*> open_driver(const Environment& environment) {
   std::lock_guard lock(mutex);
   if (!answer) {
     answer = load_driver(environment.get(variable).value_or(usual_name));
-    ::pthread_atfork(nullptr, nullptr, [] { has_forked = true; });
+    ::pthread_atfork(nullptr, nullptr, [] { is_in_forked_child = true; });
   }
   if (!*answer) return answer->error();
   return &**answer;
@@ -85,7 +85,7 @@ std::string driver_version_text(int version) {
 }
 
 bool is_forked() noexcept {
-  return has_forked.load(std::memory_order_relaxed);
+  return is_in_forked_child.load(std::memory_order_relaxed);
 }
 
 }  // namespace hvd::cuda

@@ -31,7 +31,7 @@ class Observer {
   virtual void connecting(Sequence /*batch*/, std::string_view /*transport*/) {}
   // The data of the batch begin to move, over this transport (empty if the rank is alone) and by this algorithm.
   virtual void started(Sequence /*batch*/, std::string_view /*transport*/, std::string_view /*algorithm*/) {}
-  // All that is left of the batch happens on a device: it was issued there, and has ended there. These are the host's
+  // issued(): the rest of the batch was queued on a device. ended(): the device has done it. These are the host's
   // times. `name` is that of its first operation. finished() comes between them for operations that have streams.
   // ended() does not come if the batch was aborted.
   virtual void issued(Sequence /*batch*/, std::string_view /*device*/, std::string_view /*name*/) {}

@@ -106,7 +106,8 @@ std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {
   if (hops.nodes == 1) return text;
   text += "; tensors between nodes over " + named(hops.between);
   if (!transport_row(hops.between).can_use_fabric()) return text + ", agreement too (" + hops.interface + ")";
-  text += " (" + hops.library;
+  const TransportRow row = transport_row(hops.between);
+  text += " (" + (row.library == Library::mpi ? hops.library : std::string(row.medium));
   if (!facts.message_layers.empty()) text += ", on " + joined(facts.message_layers, ", ");
   if (facts.fabric_devices.empty()) text += ", plain sockets: no fabric device here";
   else text += ", fabric devices " + joined(facts.fabric_devices, ", ");

@@ -82,7 +82,7 @@ class Tensors:
             place = memory[at:at + size].view(tensor.dtype).view(tensor.shape)
             is_plain = tensor.is_cpu and tensor.is_contiguous()
             if not is_plain:
-                place.copy_(tensor, non_blocking=True)
+                place.copy_(tensor, non_blocking=tensor.is_cuda)  # only these are waited for below
             if tensor.is_cuda:
                 gpus.add(tensor.device)
             sources.append(tensor if is_plain else None)
