@@ -154,13 +154,53 @@ def test_the_limit_of_resets(monkeypatch, limit):
     assert str(found.value) == RESET_LIMIT_EXCEEDED_MESSAGE.format(limit)
 
 
-def test_a_process_that_joins_while_others_are_in_a_later_run_is_told_so(monkeypatch):
+def test_a_process_that_joins_while_others_are_in_another_function_is_told_so(monkeypatch):
     monkeypatch.setattr(elastic._core, "elastic_facts", lambda: (1, 1))
-    later = elastic.ObjectState(bcast_object=lambda thing, **_: thing + 1 if isinstance(thing, int) else thing,
-                                get_rank=lambda: 0, epoch=0)
-    with pytest.raises(ValueError, match=r"found call (\d+) here and call \d+ on rank 0: put the trainings into one"):
-        elastic.run_fn(lambda state: pytest.fail("it trained"), lambda: None)(later)
-    assert rounds_of(object_state(epoch=0), iter([])) == [0]
+
+    def state_where(function_of_the_others):
+        return elastic.ObjectState(bcast_object=lambda thing, **_: function_of_the_others(thing), get_rank=lambda: 0,
+                                   epoch=0)
+
+    def train(state):
+        return "trained"
+
+    later = state_where(lambda thing: thing.replace("train", "tune") if isinstance(thing, str) else thing)
+    with pytest.raises(ValueError, match=r"of the other ranks, .*\.tune, found .*\.train: put the trainings of"):
+        elastic.run_fn(train, lambda: None)(later)
+    same = state_where(lambda thing: thing)  # such as the same function in a loop over folds, of which some are done
+    assert [elastic.run_fn(train, lambda: None)(same) for _ in range(2)] == ["trained"] * 2
+
+
+def test_a_restore_gives_a_copy_where_a_value_has_another_form_than_at_the_commit():
+    array, view_of, total = numpy.arange(6.0), bytearray(b"abc"), torch.ones(2, 3)
+    state = TorchState(array=array, read_only=numpy.ones(2), bytes=view_of, total=total, scalar=torch.zeros(()))
+    weight = torch.ones((), requires_grad=True)
+    state.scalar += weight * 2
+    state.save()
+    view = memoryview(view_of)
+    array.shape = (2, 3)
+    state.read_only.flags.writeable = False
+    view_of[0] = 0
+    total.t_()
+    state.scalar += weight * 2
+    state.restore()
+    assert state.array.shape == (6,) and state.read_only.flags.writeable and state.bytes == b"abc" and len(view) == 3
+    assert state.total.shape == (2, 3) and state.scalar.item() == 2
+
+
+def test_a_restore_takes_optimizers_whose_state_has_a_layout_of_their_own():
+    class Around(torch.optim.SGD):
+        def state_dict(self):
+            return {"base": super().state_dict(), "k": 5}
+
+        def load_state_dict(self, state):
+            super().load_state_dict(state["base"])
+
+    model = torch.nn.Linear(1, 1)
+    state = TorchState(optimizer=Around(model.parameters(), lr=0.5))
+    state.optimizer.param_groups[0]["lr"] = 1.0
+    state.restore()
+    assert state.optimizer.param_groups[0]["lr"] == 0.5
 
 
 def test_a_listener_hears_of_hosts_while_it_trains():

@@ -56,6 +56,20 @@ def test_arrays_come_as_they_were_and_can_be_changed():
             assert can_be_changed[name] == found[name].flags.writeable == (name != "fixed"), name
 
 
+def test_an_array_is_sent_while_its_owner_still_lives():
+    def function():
+        class Owner:
+            def __init__(self):
+                self.array = numpy.ones(1 << 18)  # 2 MiB, sent from its memory
+
+            def __del__(self):
+                self.array[:] = -1
+
+        return Owner()
+
+    assert horovod.run(function, np=1)[0].array.sum() == 1 << 18
+
+
 def test_memory_is_sent_and_filled_in_place():
     with Meeting(1, "lo") as meeting:
         for value in (os.urandom(5 << 20), b"", b"x"):

@@ -139,29 +139,29 @@ class ObjectState(State):
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
-        self._keep_contents()
+        self._keep(kwargs)
 
     def save(self):
+        self._keep({name: getattr(self, name) for name in self._saved_state})
         self._saves += 1
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
-        self._keep_contents()
 
-    def _keep_contents(self):
-        """_contents: attribute -> its value again, and a copy of what was in it."""
-        contents = ((name, value, self._content_of(value)) for name, value in self._saved_state.items())
-        self._contents = {name: (value, content) for name, value, content in contents if content is not None}
+    def _keep(self, values):
+        """If a copy fails, all of the commit before is still there."""
+        contents = ((name, value, self._content_of(value)) for name, value in values.items())
+        contents = {name: (value, content) for name, value, content in contents if content is not None}
+        self._saved_state, self._contents = values, contents  # attribute -> its value again, and what was in it
 
     def restore(self):
-        for value, content in self._contents.values():
-            self._put_back(value, content)
+        for name, (value, content) in self._contents.items():
+            if not self._put_back(value, content):
+                self._saved_state[name] = copy.deepcopy(content)
         for name, value in self._saved_state.items():
             setattr(self, name, value)
 
     def sync(self):
         """Takes over what rank 0 has saved."""
         if self._saved_state:
-            self._saved_state = self._bcast_object(self._saved_state)
-            self._keep_contents()
+            self._keep(self._bcast_object(self._saved_state))
             ObjectState.restore(self)
 
     def _content_of(self, value):
@@ -173,12 +173,20 @@ class ObjectState(State):
         return value.copy() if numpy and type(value) is numpy.ndarray and value.flags.writeable else None
 
     def _put_back(self, value, content):
-        if type(value) not in _CHANGE_IN_PLACE:
+        """Returns False if the value cannot take its content again, since it has another form now."""
+        if type(value) is bytearray and len(value) != len(content):
+            return False  # it may have views, which keep its length
+        if type(value) in (list, bytearray):
+            value[:] = content
+        elif type(value) in _CHANGE_IN_PLACE:
+            value.clear()
+            add = value.update if hasattr(value, "update") else value.extend
+            add(content)
+        elif value.shape == content.shape and value.dtype == content.dtype and value.flags.writeable:
             value[...] = content
-            return
-        value.clear()
-        add = value.update if hasattr(value, "update") else value.extend
-        add(content)
+        else:
+            return False
+        return True
 
 
 _CHANGE_IN_PLACE = (list, dict, set, bytearray, collections.deque, collections.Counter, collections.OrderedDict,
@@ -196,8 +204,6 @@ def run_fn(func, reset):
     """
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
-        global _runs
-        _runs += 1
         notification_manager.init()
         notification_manager.register_listener(state)
         try:
@@ -208,18 +214,15 @@ def run_fn(func, reset):
     return wrapper
 
 
-_runs = 0  # how often this process has called a function of hvd.elastic.run
-
-
-def _check_run(state):
-    """Raises ValueError in a process that has joined while the others are in a later run: it would train with them by
-    another function, or another state."""
-    there = state._bcast_object(_runs)
-    if there != _runs:
-        raise ValueError(f"hvd.elastic.run: expected a process that joins a training to be in the same call of a "
-                         f"function of hvd.elastic.run as the other ranks, found call {_runs} here and call {there} on "
-                         "rank 0: put the trainings into one function, with what tells them apart in the state, or "
-                         "start a job for each")
+def _check_function(func, state):
+    """Raises ValueError in a process that has joined while the others are in another function of the script: it would
+    train with them by other code."""
+    here = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', type(func).__name__)}"
+    there = state._bcast_object(here)
+    if there != here:
+        raise ValueError(f"hvd.elastic.run: expected a process that joins a training to run the function of the other "
+                         f"ranks, {there}, found {here}: put the trainings of the script into one function, with what "
+                         "tells them apart in the state, or start a job for each")
 
 
 def _rounds(func, reset, state, args, kwargs):
@@ -232,7 +235,7 @@ def _rounds(func, reset, state, args, kwargs):
             if resets.number > 0:
                 state.on_reset()
             if _newcomers() > 0:
-                _check_run(state)
+                _check_function(func, state)
             if not skip_sync or _newcomers() > 0:
                 state.sync()
             if _core.elastic_facts() is not None:

@@ -91,7 +91,7 @@ def main():
     with _enter(place) as meeting:
         task = [*get(meeting, TASK, start_timeout()), pickle.loads(meeting.get(PATH, timeout=0))]
     try:
-        result = _call(task)
+        result, kept = _call(task)
     except BaseException as error:
         _report(place, error)
         if not isinstance(error, Exception):
@@ -100,6 +100,7 @@ def main():
         sys.exit(1)
     with _enter(place) as meeting:
         put(meeting, result_of(_rank()), *result)
+    del kept
 
 
 def _enter(place):
@@ -116,7 +117,8 @@ def _rank():
 
 
 def _call(task):
-    """Returns the pickled result of the pickled function, whose bytes do not stay in memory."""
+    """Returns the pickled result of the pickled function, and what has to live until it is sent: arrays are sent from
+    their memory, which may be that of the function or of an object in the result."""
     value, buffers, path = task
     task.clear()
     sys.path += [folder for folder in path if folder not in sys.path]  # modules beside the program are found
@@ -131,7 +133,7 @@ def _call(task):
         raise RuntimeError("the function of horovod.run has returned without a rank. In an elastic job (min_num_proc, "
                            "host_discovery_script) a process gets its rank in hvd.init(): call it in the function")
     try:
-        return pickled(result)
+        return pickled(result), (function, result)
     except Exception as error:
         raise pickle.PicklingError("the result of the function cannot be sent to the program that called horovod.run: "
                                    f"it is a {type(result).__qualname__}: {error}") from error

@@ -239,6 +239,8 @@ def load_as_saved(optimizer, state):
     """optimizer.load_state_dict(state), after which the values are those of the state bit for bit, whatever types they
     have."""
     optimizer.load_state_dict(state)
+    if not isinstance(state.get("state"), dict) or "param_groups" not in state:
+        return  # a layout of the optimizer's own
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     put_types_right(optimizer, {parameter: state["state"][number] for number, parameter in zip(numbers, parameters)

@@ -77,8 +77,8 @@ def _overlaps_itself(tensor):
 
 def is_written_in_place(tensor):
     """Whether a program may change the tensor by `+=`, and we can change it back."""
-    return (tensor.layout == torch.strided and not tensor.requires_grad and not tensor.is_quantized
-            and not tensor.is_nested and not tensor.is_inference() and not _overlaps_itself(tensor))
+    return (tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
+            and not tensor.is_inference() and not _overlaps_itself(tensor))
 
 
 def _share_memory_alike(pairs):

@@ -108,9 +108,8 @@ class TorchState(ObjectState):
         if self._live is None:
             super().sync()
         else:
-            self._saved_state, self._saves, commit = _from_rank(
-                (self._saved_state, self._saves, self._live.commit), root)
-            self._keep_contents()
+            values, self._saves, commit = _from_rank((self._saved_state, self._saves, self._live.commit), root)
+            self._keep(values)
             ObjectState.restore(self)
         for handler in self._handlers.values():  # when all are there: a failure before it leaves the copies as they are
             handler.save()
@@ -119,12 +118,17 @@ class TorchState(ObjectState):
 
     def _content_of(self, value):
         if type(value) is torch.Tensor:
-            return value.clone() if is_written_in_place(value) else None
+            return value.detach().clone() if is_written_in_place(value) else None
         return super()._content_of(value)
 
     def _put_back(self, value, content):
+        if type(value) is not torch.Tensor:
+            return super()._put_back(value, content)
+        if (value.shape, value.dtype, value.device) != (content.shape, content.dtype, content.device):
+            return False
         with torch.no_grad():
-            value.copy_(content) if type(value) is torch.Tensor else super()._put_back(value, content)
+            value.copy_(content)
+        return True
 
     def _progress(self):
         is_back = self._live is not None and self._is_restored
