@@ -98,8 +98,8 @@ TEST(LostScript, is_asked_for_by_every_agent_in_the_end_because_few_nodes_may_ha
 }
 
 TEST(JobOfSlurm, has_ended_if_slurm_tells_it_and_not_if_nobody_answers) {
-  for (const char* state : {"CANCELLED", "COMPLETING", "COMPLETED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED",
-                            "OUT_OF_MEMORY"})
+  for (const char* state :
+       {"CANCELLED", "COMPLETING", "COMPLETED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED", "OUT_OF_MEMORY"})
     EXPECT_TRUE(schedulers::has_job_ended(shown(state, "n[1-3]", "BatchFlag=0"))) << state;
   for (const char* state : {"RUNNING", "SUSPENDED", "PENDING", "CONFIGURING", "RESIZING"})
     EXPECT_FALSE(schedulers::has_job_ended(shown(state, "n[1-3]", "BatchFlag=0"))) << state;

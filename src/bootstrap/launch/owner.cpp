@@ -43,7 +43,7 @@ const std::vector<const char*> group_of_other_launchers = {"SLURM_JOB_ID",
                                                            "FLUX_TASK_RANK",
                                                            "MV2_COMM_WORLD_RANK"};
 const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix,
-                                                               &group_of_other_launchers};
+                                                            &group_of_other_launchers};
 
 // The hash is FNV-1a.
 std::string digest_of(const Environment& environment, const std::vector<const char*>& names) {
