@@ -51,10 +51,14 @@ def time_of_a_loss(lost, spares, events):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HOROVOD_SSH": str(ROOT / "tests" / "cluster" / "agent")}
     with open(f"{events}.output", "w", encoding="utf-8") as output:
         job = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
-        node = cut_off_a_node(events, spares, job) if lost == "node" else None
-        code = job.wait()
-        if node:
-            subprocess.run([NODES, "mend", node], check=True)
+        node = None
+        try:
+            node = cut_off_a_node(events, spares, job) if lost == "node" else None
+            code = job.wait()
+        finally:
+            job.terminate()
+            if node:
+                subprocess.run([NODES, "mend", node], check=True)
     if code != 0:
         sys.exit(f"{' '.join(command)} has ended with {code}:\n"
                  + pathlib.Path(f"{events}.output").read_text(encoding="utf-8")[-4000:])
