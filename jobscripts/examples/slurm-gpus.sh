@@ -42,7 +42,8 @@ done
 wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
 if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
-  # In a job array the last task has the number of the whole array as its SLURM_JOB_ID.
-  scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+  job=$SLURM_JOB_ID
+  [ "$job" != "${SLURM_ARRAY_JOB_ID:-}" ] || job+=_$SLURM_ARRAY_TASK_ID  # the last task has the number of the array
+  scontrol requeue "$job"
 fi
 exit "$status"
