@@ -67,7 +67,7 @@ def test_an_array_is_sent_while_its_owner_still_lives():
 
         return Owner()
 
-    assert horovod.run(function, np=1)[0].array.sum() == 1 << 18
+    assert horovod.run(function, num_proc=1)[0].array.sum() == 1 << 18
 
 
 def test_memory_is_sent_and_filled_in_place():
