@@ -127,6 +127,12 @@ Status put(Site& site, std::string_view line) {
   return {};
 }
 
+// True if the template of another scheduler has a place for the key, and that of this one has none.
+bool is_of_other_schedulers(const Key& key, std::string_view scheduler) {
+  const auto is_read = [&key](const CompiledFile& file) { return reads(file.name, key.name); };
+  return key.kind == Kind::text && !reads(scheduler, key.name) && std::ranges::any_of(compiled_templates(), is_read);
+}
+
 }  // namespace
 
 std::string Site::get(std::string_view key) const {
@@ -181,10 +187,10 @@ Result<Site> parse_site(std::string_view text, std::string_view name) {
   if (find_file(compiled_templates(), site.scheduler) == nullptr)
     return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': expected one of the schedulers " +
                                                   names_of(compiled_templates()) + ", found '" + site.scheduler + "'");
-  for (const char* key : {"account_flag", "queue_flag", "constraint", "select", "cpu_bind"})
-    if (!site.get(key).empty() && !reads(site.scheduler, key))
-      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': " + key + " = " + site.get(key) +
-                                                    ": expected a key for " + site.scheduler +
+  for (const Key& key : keys)
+    if (!site.get(key.name).empty() && is_of_other_schedulers(key, site.scheduler))
+      return Error(ErrorCode::invalid_argument, "the site '" + site.name + "': " + std::string(key.name) + " = " +
+                                                    site.get(key.name) + ": expected a key for " + site.scheduler +
                                                     ", found one that its template does not read; leave it out, or "
                                                     "use 'directive' for a line of the scheduler");
   const Launchers* possible = launchers_of(site.scheduler);

@@ -28,6 +28,10 @@ std::string value_of(std::string_view shown, std::string_view key) {
 
 }  // namespace
 
+std::vector<std::string> question_about_job(const std::string& job) {
+  return {"scontrol", "-o", "show", "job", job};
+}
+
 BatchScript batch_script_of(std::string_view shown) {
   BatchScript script;
   const std::string state = value_of(shown, "JobState");

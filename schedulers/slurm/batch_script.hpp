@@ -2,6 +2,7 @@
 // The script of a batch job of Slurm, and the node that it runs on.
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/settings/environment.hpp"
 
@@ -19,10 +20,10 @@ struct BatchScript {
   std::string host, output;  // of the script
 };
 
-// Reads what `scontrol -o show job` has printed.
+// The command whose output the two functions below read.
+std::vector<std::string> question_about_job(const std::string& job);
 BatchScript batch_script_of(std::string_view shown);
-
-// True if the same text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
+// True if the text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
 bool has_job_ended(std::string_view shown);
 
 // Returns the job around this process as the commands of Slurm take it, "17" or "17_3"; empty outside. In a job array

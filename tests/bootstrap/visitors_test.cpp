@@ -114,6 +114,15 @@ TEST_F(Visitors, are_refused_by_the_store_of_a_launcher) {
   EXPECT_NE(visitor.error().message.find("rank -1"), std::string::npos) << visitor.error().message;
 }
 
+template <typename... Fields>
+Buffer message(store::Verb verb, Fields... fields) {
+  Buffer buffer = store::message(verb, 1);
+  ByteWriter out(buffer);
+  out.put_string("key");
+  (out.put(fields), ...);
+  return buffer;
+}
+
 TEST(StorePieces, drop_what_was_not_published_and_end_connections_that_break_the_protocol) {
   std::map<std::uint64_t, store::Verb> last;
   StorePieces pieces({"job",
@@ -121,13 +130,6 @@ TEST(StorePieces, drop_what_was_not_published_and_end_connections_that_break_the
                         last[connection] = static_cast<store::Verb>(message->bytes[0]);
                       },
                       [](Rank, std::string_view) { return Status(); }});
-  const auto message = [](store::Verb verb, auto... fields) {
-    Buffer buffer = store::message(verb, 1);
-    ByteWriter out(buffer);
-    out.put_string("key");
-    (out.put(fields), ...);
-    return buffer;
-  };
   pieces.admit(7, 1);
   pieces.admit(8, 1);
   const auto put = [&](std::uint64_t at, char byte) {
@@ -159,13 +161,6 @@ TEST(StorePieces, begin_anew_after_a_put_that_has_failed_and_give_all_visitors_t
                           pieces_sent[connection] = message;
                       },
                       [](Rank, std::string_view) { return Status(); }});
-  const auto message = [](store::Verb verb, auto... fields) {
-    Buffer buffer = store::message(verb, 1);
-    ByteWriter out(buffer);
-    out.put_string("key");
-    (out.put(fields), ...);
-    return buffer;
-  };
   for (const std::uint64_t visitor : {7, 8}) pieces.admit(visitor, 1);
   for (const char byte : {'x', 'y'})
     EXPECT_TRUE(pieces.handle(7, message(store::Verb::put, std::uint64_t{0}, std::uint32_t{1}, byte)));

@@ -36,7 +36,7 @@ seconds time_for_slurm() {
 
 BatchScript script_of(const std::string& job) {
   return schedulers::batch_script_of(
-      posix::answer_of({"scontrol", "-o", "show", "job", job}, time_to_answer, /*also_errors=*/false));
+      posix::answer_of(schedulers::question_about_job(job), time_to_answer, /*also_errors=*/false));
 }
 
 // Returns what went wrong; nullopt if all is well.

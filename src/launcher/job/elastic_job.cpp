@@ -186,8 +186,7 @@ std::optional<ElasticJob::End> ElasticJob::end_with_job_around() {
   std::string text = job_around_.take().value_or("");
   if (text.empty()) return std::nullopt;
   has_ended_ = true;
-  for (auto& [number, process] : processes_)
-    if (process.rank < 0) parts_.processes.leave_out(number);
+  leave_out_newcomers();
   return End{{}, -1, true, std::move(text)};
 }
 
@@ -360,12 +359,16 @@ std::optional<ElasticJob::End> ElasticJob::step_keeping() {
   return End{{}, -1, false, end.text + "; the training was saved"};
 }
 
+void ElasticJob::leave_out_newcomers() {
+  for (auto& [number, process] : processes_)
+    if (process.rank < 0) parts_.processes.leave_out(number);
+}
+
 ElasticJob::End ElasticJob::end_of(const Membership::End& step) {
   End end;
   end.is_failure = step.reason != Membership::Reason::finished;
   end.text = step.text;
-  for (auto& [number, process] : processes_)
-    if (process.rank < 0) parts_.processes.leave_out(number);
+  leave_out_newcomers();
   if (!end.is_failure || !step.first_failure) return end;
   const Rank number = number_of(*step.first_failure);
   const Process* process = find(number);

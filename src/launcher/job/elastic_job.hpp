@@ -97,6 +97,7 @@ class ElasticJob {
   std::optional<End> step_keeping();
   std::optional<End> end_with_job_around();
   End end_of(const Membership::End& step);
+  void leave_out_newcomers();  // processes without a rank: their ends are nobody's failure
   Result<StartRank> order_for(const Membership::Start& step, const Place& place);
   void kill_overdue();
 

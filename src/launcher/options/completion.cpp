@@ -90,7 +90,7 @@ std::string bash_completion() {
          flags + "\" ;;\n" + bash_end;
 }
 
-// Escapes text that is inside single quotes and of brackets, in an argument of zsh's _arguments.
+// Escapes text inside single quotes and brackets, in an argument of zsh's _arguments.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (char c : text) {

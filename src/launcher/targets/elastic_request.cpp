@@ -90,7 +90,7 @@ std::function<std::string()> question_about_job_around(const JobRequest& request
   auto had_ended_before = std::make_shared<std::optional<bool>>();
   return [job, had_ended_before]() -> std::string {
     if (had_ended_before->value_or(false)) return "";
-    const std::string shown = posix::answer_of({"scontrol", "-o", "show", "job", job}, std::chrono::seconds(20),
+    const std::string shown = posix::answer_of(schedulers::question_about_job(job), std::chrono::seconds(20),
                                                /*also_errors=*/false);
     const bool has_ended = schedulers::has_job_ended(shown);
     if (!*had_ended_before) *had_ended_before = has_ended;

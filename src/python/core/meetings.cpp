@@ -23,6 +23,16 @@ PyObject* raise_about_meeting(hvd_status status) {
   }
 }
 
+// Calls without the GIL, and returns None or raises.
+template <typename Call>
+PyObject* none_after(const Call& call) {
+  hvd_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = call();
+  Py_END_ALLOW_THREADS;
+  return status == HVD_OK ? none() : raise_about_meeting(status);
+}
+
 hvd_meeting* meeting_in(PyObject* capsule) {
   return static_cast<hvd_meeting*>(PyCapsule_GetPointer(capsule, capsules_name));
 }
@@ -128,11 +138,7 @@ PyObject* meeting_rank_ended(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "Ois:meeting_rank_ended", &capsule, &rank, &how)) return nullptr;
   hvd_meeting* meeting = meeting_in(capsule);
   if (meeting == nullptr) return nullptr;
-  hvd_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hvd_meeting_rank_ended(meeting, rank, how);
-  Py_END_ALLOW_THREADS;
-  return status == HVD_OK ? none() : raise_about_meeting(status);
+  return none_after([&] { return hvd_meeting_rank_ended(meeting, rank, how); });
 }
 
 // meeting_put(meeting, key, bytes)
@@ -143,11 +149,7 @@ PyObject* meeting_put(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "Osy#:meeting_put", &capsule, &key, &data, &size)) return nullptr;
   hvd_meeting* meeting = meeting_in(capsule);
   if (meeting == nullptr) return nullptr;
-  hvd_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hvd_meeting_put(meeting, key, data, static_cast<std::size_t>(size));
-  Py_END_ALLOW_THREADS;
-  return status == HVD_OK ? none() : raise_about_meeting(status);
+  return none_after([&] { return hvd_meeting_put(meeting, key, data, static_cast<std::size_t>(size)); });
 }
 
 // meeting_put_from(meeting, key, address, bytes)
@@ -158,11 +160,7 @@ PyObject* meeting_put_from(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OsKK:meeting_put_from", &capsule, &key, &address, &bytes)) return nullptr;
   hvd_meeting* meeting = meeting_in(capsule);
   if (meeting == nullptr) return nullptr;
-  hvd_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hvd_meeting_put(meeting, key, reinterpret_cast<const void*>(address), bytes);
-  Py_END_ALLOW_THREADS;
-  return status == HVD_OK ? none() : raise_about_meeting(status);
+  return none_after([&] { return hvd_meeting_put(meeting, key, reinterpret_cast<const void*>(address), bytes); });
 }
 
 // meeting_get_into(meeting, key, address, bytes, forget)
@@ -174,11 +172,7 @@ PyObject* meeting_get_into(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "OsKKp:meeting_get_into", &capsule, &key, &address, &bytes, &forget)) return nullptr;
   hvd_meeting* meeting = meeting_in(capsule);
   if (meeting == nullptr) return nullptr;
-  hvd_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = hvd_meeting_get(meeting, key, reinterpret_cast<void*>(address), bytes, forget);
-  Py_END_ALLOW_THREADS;
-  return status == HVD_OK ? none() : raise_about_meeting(status);
+  return none_after([&] { return hvd_meeting_get(meeting, key, reinterpret_cast<void*>(address), bytes, forget); });
 }
 
 // meeting_get(meeting, key, milliseconds, forget) -> bytes

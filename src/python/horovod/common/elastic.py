@@ -154,7 +154,7 @@ class ObjectState(State):
     def restore(self):
         for name, (value, content) in self._contents.items():
             if not self._put_back(value, content):
-                self._saved_state[name] = copy.deepcopy(content)
+                self._saved_state[name] = self._content_of(content)
         for name, value in self._saved_state.items():
             setattr(self, name, value)
 
