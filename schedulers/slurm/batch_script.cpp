@@ -56,6 +56,12 @@ bool has_job_ended(std::string_view shown) {
 }
 
 std::string job_of_slurm(const Environment& environment) {
+  auto array = environment.get("SLURM_ARRAY_JOB_ID"), task = environment.get("SLURM_ARRAY_TASK_ID");
+  if (array && task) return *array + "_" + *task;
+  return own_job_of_slurm(environment);
+}
+
+std::string own_job_of_slurm(const Environment& environment) {
   const std::string job = environment.get("SLURM_JOB_ID").value_or("");
   // The last task of an array has the array's number. Other numbers than the job's own are of no array, or of the array
   // from whose task the job was submitted, which sbatch hands on.
@@ -65,7 +71,7 @@ std::string job_of_slurm(const Environment& environment) {
 }
 
 std::string batch_job_of_slurm(const Environment& environment) {
-  return environment.get("ENVIRONMENT") == "BATCH" ? job_of_slurm(environment) : "";
+  return environment.get("ENVIRONMENT") == "BATCH" ? own_job_of_slurm(environment) : "";
 }
 
 NodePlace place_of_slurm_node(const Environment& environment) {

@@ -26,10 +26,13 @@ BatchScript batch_script_of(std::string_view shown);
 // True if the text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
 bool has_job_ended(std::string_view shown);
 
-// Returns the job around this process as the commands of Slurm take it, "17" or "17_3"; empty outside. In a job array
-// SLURM_JOB_ID does not do: for the last task it is the number of the whole array.
+// Returns the name of the job around this process, "17" or, of a task of a job array, "17_3"; empty outside. A job that
+// such a task has submitted has inherited the variables of the task, and gets its name.
 std::string job_of_slurm(const Environment& environment);
-// Returns job_of_slurm() in a batch job; empty in other jobs (salloc) and outside.
+// Returns the job by its own number, which is no other job's. The last task of an array has the number of the array:
+// of it, "17_3".
+std::string own_job_of_slurm(const Environment& environment);
+// Returns own_job_of_slurm() in a batch job; empty in other jobs (salloc) and outside.
 std::string batch_job_of_slurm(const Environment& environment);
 
 // The place of this node among those of the job; 0 of 1 if it is not known.

@@ -38,7 +38,7 @@ const std::vector<CapturedJob>& captured_jobs() {
                      {"SLURM_CPUS_PER_TASK", "16"},
                      {"SLURM_GPUS_ON_NODE", "4"},
                      {"SLURM_JOB_END_TIME", "1700000060"}},
-       .expected = "19 gpu07:4/4c/4g",
+       .expected = "17_3 gpu07:4/4c/4g",
        .seconds_left = 60},
       {.key = "slurm",  // the last task of a job array, which has the number of the array
        .variables = {{"SLURM_JOB_ID", "17"},

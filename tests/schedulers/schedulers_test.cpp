@@ -66,8 +66,6 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
   };
   using Words = std::vector<std::string>;
   EXPECT_EQ(requeue({{"SLURM_JOB_ID", "19"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}}).command,
-            (Words{"scontrol", "requeue", "19"}));
-  EXPECT_EQ(requeue({{"SLURM_JOB_ID", "17"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}}).command,
             (Words{"scontrol", "requeue", "17_3"}));
   EXPECT_EQ(requeue({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}).command, (Words{"brequeue", "5[2]"}));
   EXPECT_EQ(requeue({{"PBS_JOBID", "5.server"}}).command, (Words{"qrerun", "5.server"}));

@@ -84,7 +84,7 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
 }
 
 std::function<std::string()> question_about_job_around(const JobRequest& request) {
-  const std::string job = request.around.is_of("slurm") ? schedulers::job_of_slurm(request.environment) : "";
+  const std::string job = request.around.is_of("slurm") ? schedulers::own_job_of_slurm(request.environment) : "";
   if (job.empty()) return {};
   // A shell may still have the variables of a job that has ended before.
   auto had_ended_before = std::make_shared<std::optional<bool>>();
