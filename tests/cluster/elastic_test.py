@@ -349,11 +349,11 @@ class InBatchJobs(ElasticTest):
         lost, other = f"{job}_1", f"{job}_2"
         for task in ("1", "2"):
             self.wait_for(f"{job}_{task}", (self.folder / task / "checkpoint").exists)
-        first = self.facts_of(lost)["BatchHost"]
+        first, number = (self.facts_of(lost)[name] for name in ("BatchHost", "JobId"))
         nodes("cut", first)
         try:
             self.wait_for(lost, lambda: self.facts_of(lost)["Restarts"] == "1", 4 * LIMIT_SECONDS)
-            self.assertIn(f"the job {lost} is put back into the queue", (self.folder / "1.out").read_text())
+            self.assertIn(f"the job {number} is put back into the queue", (self.folder / "1.out").read_text())
             self.assertEqual(self.facts_of(lost)["JobState"], "PENDING")  # the nodes that are left do not suffice
             (self.folder / "2" / "go").touch()
             self.wait_for(other, lambda: self.facts_of(other)["JobState"] == "COMPLETED")
