@@ -29,7 +29,8 @@ std::optional<long> number_in_file(const std::string& path, int base = 10) {
   return take_number<long>(text, base);
 }
 
-CpuMask list_in(const std::string& path) {
+// Reads a list of processors or NUMA nodes, which the kernel writes as "0-3,8".
+CpuMask read_cpulist(const std::string& path) {
   auto mask = CpuMask::parse(first_line(path));
   return mask ? *mask : CpuMask();
 }
@@ -44,7 +45,7 @@ void add_caches(Machine& machine, const std::string& cpu_folder) {
   for (const std::string& name : posix::names_in(cpu_folder + "/cache")) {
     std::string folder = cpu_folder + "/cache/" + name;
     long level = number_in_file(folder + "/level").value_or(0);
-    CpuMask cpus = list_in(folder + "/shared_cpu_list") & machine.cpus;
+    CpuMask cpus = read_cpulist(folder + "/shared_cpu_list") & machine.cpus;
     if (level < 2 || first_line(folder + "/type") == "Instruction" || cpus.empty()) continue;
     bool known = std::any_of(machine.caches.begin(), machine.caches.end(),
                              [&](const Cache& cache) { return cache.level == level && cache.cpus == cpus; });
@@ -58,7 +59,7 @@ void add_processors(Machine& machine, const std::string& folder) {
   for (int cpu = machine.cpus.first(); cpu >= 0; cpu = machine.cpus.next(cpu)) {
     std::string cpu_folder = folder + "/devices/system/cpu/cpu" + std::to_string(cpu);
     packages[number_in_file(cpu_folder + "/topology/physical_package_id").value_or(0)].set(cpu);
-    CpuMask core = list_in(cpu_folder + "/topology/thread_siblings_list") & machine.cpus;
+    CpuMask core = read_cpulist(cpu_folder + "/topology/thread_siblings_list") & machine.cpus;
     core.set(cpu);
     if (core.first() == cpu) cores.push_back(std::move(core));
     add_caches(machine, cpu_folder);
@@ -68,10 +69,10 @@ void add_processors(Machine& machine, const std::string& folder) {
 }
 
 void add_numa_nodes(Machine& machine, const std::string& folder) {
-  CpuMask numbers = list_in(folder + "/devices/system/node/online");
+  CpuMask numbers = read_cpulist(folder + "/devices/system/node/online");
   for (int number = numbers.first(); number >= 0; number = numbers.next(number)) {
     std::string node_folder = folder + "/devices/system/node/node" + std::to_string(number);
-    CpuMask cpus = list_in(node_folder + "/cpulist") & machine.cpus;
+    CpuMask cpus = read_cpulist(node_folder + "/cpulist") & machine.cpus;
     // The line is "Node 0 MemTotal:  4810972 kB".
     std::string total = first_line(node_folder + "/meminfo");
     std::size_t digits = total.find_first_of("0123456789", total.find(':') == std::string::npos ? 0 : total.find(':'));
@@ -106,7 +107,7 @@ void add_devices(Machine& machine, const std::string& folder) {
     device.bus_id = bus_id;
     device.vendor = vendor;
     device.device = static_cast<std::uint16_t>(number_in_file(device_folder + "/device", 16).value_or(0));
-    device.near = list_in(device_folder + "/local_cpulist");
+    device.near = read_cpulist(device_folder + "/local_cpulist");
     for (const char* kind : {"net", "infiniband"})
       for (const std::string& name : posix::names_in(device_folder + "/" + kind)) device.names.push_back(name);
     device.bridges = bridges_above(device_folder);

@@ -11,8 +11,8 @@ namespace {
 
 TEST(KeeperProtocol, hides_from_launchers_what_they_take_for_their_own_words) {
   for (const char* word : {"", ":", "\\:", "\\\\:", "::", "\\", "a:", "--", "\n"}) {
-    EXPECT_NE(hide(word), ":");
-    EXPECT_EQ(unhide(hide(word)), word);
+    EXPECT_NE(escape_colon(word), ":");
+    EXPECT_EQ(unescape_colon(escape_colon(word)), word);
   }
   EXPECT_EQ(below_a_keeper("horovodrun", {}, {"echo", "a:", ":", "hostname"}),
             (std::vector<std::string>{"horovodrun", rank_keeper_flag, "5000", "input-as-it-comes", "echo",

@@ -8,9 +8,9 @@
 namespace hvd {
 
 bool leaves_only_sockets(const NetworkSetting& setting, std::string_view value) {
-  const auto words = items_of(std::string(value)), plain = items_of(std::string(setting.plain));
+  const auto words = items_of(std::string(value)), no_fabrics = items_of(std::string(setting.no_fabrics));
   return !words.empty() && value.front() != '^' && std::ranges::all_of(words, [&](const std::string& word) {
-    return std::ranges::find(plain, word) != plain.end();
+    return std::ranges::find(no_fabrics, word) != no_fabrics.end();
   });
 }
 

@@ -7,7 +7,7 @@ namespace hvd {
 
 struct NetworkSetting {
   const char* variable;
-  std::string_view plain;  // a comma-separated list of what is no fabric
+  std::string_view no_fabrics;  // a comma-separated list of the values that name no fabric
 };
 inline constexpr NetworkSetting network_settings[] = {
     {"UCX_TLS", "tcp,self,sm,shm,posix,sysv,cma,knem,xpmem,mm"},
@@ -15,7 +15,7 @@ inline constexpr NetworkSetting network_settings[] = {
     {"OMPI_MCA_btl", "tcp,self,vader,sm"},
 };
 
-// True if the value of the variable names only what is no fabric. "^tcp" names what is left out.
+// True if the variable's value names no fabric. A value such as "^tcp" names what is left out, so fabrics may be left.
 bool leaves_only_sockets(const NetworkSetting& setting, std::string_view value);
 
 }  // namespace hvd

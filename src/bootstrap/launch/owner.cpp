@@ -85,7 +85,8 @@ std::optional<Mark> mark_in(const Environment& environment) {
   return mark;
 }
 
-bool speaks_of_same(const Environment& environment, const Mark& mark, std::size_t group) {
+// True if the variables of this group have the values that they had in the owner.
+bool has_values_of_owner(const Environment& environment, const Mark& mark, std::size_t group) {
   return digest_of(environment, *all_groups[group]) == mark.digests[group];
 }
 
@@ -119,7 +120,7 @@ bool launcher_is_between(const Mark& mark, ListAncestors list_ancestors) {
 
 bool is_of_another_launch(const Environment& environment, const Mark& mark, ListAncestors list_ancestors) {
   for (std::size_t group = 0; group < groups; ++group)
-    if (!speaks_of_same(environment, mark, group)) return true;
+    if (!has_values_of_owner(environment, mark, group)) return true;
   return launcher_is_between(mark, list_ancestors);
 }
 
@@ -159,14 +160,14 @@ Environment of_this_launch(const Environment& all, ListAncestors list_ancestors)
   auto mark = mark_in(environment);
   if (!mark || is_this_process(*mark) || !is_of_another_launch(all, *mark, list_ancestors)) return environment;
   Environment result = environment;
-  if (speaks_of_same(all, *mark, 0)) {
+  if (has_values_of_owner(all, *mark, 0)) {
     for (const char* name : group_of_horovodrun) result.erase(name);
     for (const char* name : {"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
                              "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY", "HOROVOD_ELASTIC",
                              "HOROVOD_ELASTIC_PROCESS", "HOROVOD_ELASTIC_SLOT"})
       result.erase(name);
   }
-  if (speaks_of_same(all, *mark, 1))
+  if (has_values_of_owner(all, *mark, 1))
     for (const char* name : group_of_pmix) result.erase(name);
   return result;
 }

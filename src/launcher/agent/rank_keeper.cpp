@@ -346,7 +346,7 @@ int run_rank_keeper(char** arguments) {
   KeeperOrders orders{milliseconds(number_in<int>(arguments[0]).value_or(0)), manner.starts_with(packed_input),
                       manner.ends_with(with_labels)};
   char** command = arguments + 2;
-  for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unhide(*word).size();
+  for (char** word = command; *word != nullptr; ++word) *word += std::strlen(*word) - unescape_colon(*word).size();
   posix::SignalState before = posix::SignalState::of_this_process();
   auto signals = posix::SignalReader::open(handled);
   if (!signals) return cannot_start("signalfd");
@@ -380,7 +380,7 @@ std::vector<std::string> below_a_keeper(const std::string& horovodrun, const Kee
   std::vector<std::string> words = {horovodrun, rank_keeper_flag, std::to_string(orders.grace.count()),
                                     std::string(orders.packs_input ? packed_input : input_as_it_comes)};
   if (orders.labels) words.back() += with_labels;
-  for (const std::string& word : command) words.push_back(hide(word));
+  for (const std::string& word : command) words.push_back(escape_colon(word));
   return words;
 }
 

@@ -61,14 +61,14 @@ std::optional<InputTaken> taken_in(const std::string& text) {
 
 }  // namespace
 
-std::string hide(const std::string& word) {
+std::string escape_colon(const std::string& word) {
   bool is_taken = word.ends_with(':') && word.find_first_not_of('\\') == word.size() - 1;
   return is_taken ? "\\" + word : word;
 }
 
-std::string_view unhide(std::string_view word) {
-  bool is_hidden = word.size() > 1 && word.ends_with(':') && word.find_first_not_of('\\') == word.size() - 1;
-  return is_hidden ? word.substr(1) : word;
+std::string_view unescape_colon(std::string_view word) {
+  bool is_escaped = word.size() > 1 && word.ends_with(':') && word.find_first_not_of('\\') == word.size() - 1;
+  return is_escaped ? word.substr(1) : word;
 }
 
 void pack(std::string_view bytes, const std::function<void(std::string_view)>& emit) {

@@ -21,8 +21,8 @@ namespace hvd::launcher {
 
 // Launchers take the word ":" anywhere for the beginning of another program. Therefore ":" travels as "\:", and "\:"
 // travels as "\\:".
-std::string hide(const std::string& word);
-std::string_view unhide(std::string_view word);
+std::string escape_colon(const std::string& word);
+std::string_view unescape_colon(std::string_view word);
 
 inline constexpr std::size_t longest_packet = 1000, shortest_packet = 32;
 // Calls emit(packet) for each of the packets that carry `bytes`.

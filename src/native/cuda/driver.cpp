@@ -27,7 +27,7 @@ Status check_version(const Driver& driver) {
                    " or later (driver 520): update NVIDIA's driver, or load the package cuda-compat of the site");
 }
 
-// Fills the table. Symbols that the oldest driver has not may be missing.
+// Sets the members of `driver`. Only the OPTIONAL symbols may be missing.
 Status find_entry_points(const posix::SharedLibrary& library, Driver& driver) {
   std::string missing;
   auto find = [&]<typename F>(F& member, const char* name, bool is_needed) {
@@ -39,7 +39,7 @@ Status find_entry_points(const posix::SharedLibrary& library, Driver& driver) {
   HVD_CUDA_ENTRY_POINTS(HVD_NEEDED, HVD_OPTIONAL)
 #undef HVD_NEEDED
 #undef HVD_OPTIONAL
-  // An old driver lacks symbols, too. Its version tells more.
+  // An old driver also lacks symbols. An error about its version tells the user more.
   if (driver.driver_version != nullptr && driver.driver_version(&driver.version) == Code::success)
     HVD_RETURN_IF_ERROR(check_version(driver));
   if (missing.empty()) return {};

@@ -93,10 +93,12 @@ inline StreamHandle default_stream_of_thread() noexcept {
 inline constexpr unsigned event_blocking_sync = 1, event_disable_timing = 2;
 inline constexpr unsigned host_memory_portable = 1, host_memory_on_device = 2;
 
-// As cuDriverGetVersion() counts: 1000 times the first number, 10 times the second. The PTX of our kernels needs this.
+// CUDA 11.8, as cuDriverGetVersion() writes it: 1000 times the first number plus 10 times the second. The PTX of our
+// kernels needs this driver or a later one.
 inline constexpr int oldest_driver = 11080;
 
-// NEEDED(member, name of the symbol, parameters …) for each. Every driver that is not too old has them all.
+// One row for each entry point: (member of Driver, the driver's symbol, parameters …). Every driver from the oldest one
+// on has the NEEDED ones. An OPTIONAL one may be null.
 // clang-format off
 #define HVD_CUDA_ENTRY_POINTS(NEEDED, OPTIONAL)                                                        \
   NEEDED(init, "cuInit", unsigned flags)                                                               \
@@ -146,22 +148,21 @@ struct Driver {
 #define HVD_ENTRY_POINT(member, name, ...) Code (*member)(__VA_ARGS__) = nullptr;
   HVD_CUDA_ENTRY_POINTS(HVD_ENTRY_POINT, HVD_ENTRY_POINT)
 #undef HVD_ENTRY_POINT
-  std::string path;  // of the library, as it was opened
+  std::string path;  // the file of the library
   int version = 0;
 };
 
-// Opens a driver and initializes it. It stays in the process for good. The error names what was found and what is
-// needed.
+// Opens a driver and initializes it. The library is never unloaded. The error names what was found and what is needed.
 Result<Driver> load_driver(const std::string& name);
 
-// The driver of this process: the file that HOROVOD_CUDA_DRIVER names, else libcuda.so.1. The first answer is also that
-// of later calls.
+// Returns the driver of this process: the file that HOROVOD_CUDA_DRIVER names, else libcuda.so.1. The first call opens
+// it; later calls return the result of the first one.
 Result<const Driver*> open_driver(const Environment& environment);
 
 // "11.8" for 11080.
 std::string driver_version_text(int version);
 
-// Whether this process was forked from the one that opened the driver. Then no entry point may be called: the driver
+// True if this process was forked from the one that opened the driver. Then no entry point may be called: the driver
 // does not survive a fork.
 bool is_forked() noexcept;
 

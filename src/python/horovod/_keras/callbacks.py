@@ -6,9 +6,9 @@ from horovod._keras import arrays
 from horovod._keras.models import variables_of
 
 
-def be_in_variables(model):
-    """On JAX a model is in the program that trains it; this puts it into its variables, where it can be read and set.
-    The next batch begins with them."""
+def write_back_variables(model):
+    """On JAX the program that trains the model has the values of its variables. This writes the values back into the
+    variables, where they can be read and set. The next batch begins with the variables' values."""
     if hasattr(model, "jax_state_sync"):
         model.jax_state_sync()
 
@@ -44,7 +44,7 @@ def make_callbacks(keras):
         def on_train_batch_end(self, batch, logs=None):
             if self.broadcast_done:
                 return
-            be_in_variables(self.model)
+            write_back_variables(self.model)
             variables = [each for each in shared_variables(self.model, self.model.optimizer)
                          if id(each) not in self._local]
             arrays.assign_all(variables, self.root_rank, "BroadcastGlobalVariablesCallback")
@@ -127,7 +127,7 @@ def make_callbacks(keras):
                 optimizer.momentum = momentum * new / old
 
         def _learning_rate(self):
-            be_in_variables(self.model)
+            write_back_variables(self.model)
             rate = self.model.optimizer.learning_rate
             if callable(rate) and not hasattr(rate, "numpy"):
                 raise ValueError(f"{type(self).__name__}: the optimizer has a schedule of its own "

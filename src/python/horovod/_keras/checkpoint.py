@@ -12,7 +12,7 @@ import numpy as np
 import horovod
 from horovod import _core
 from horovod._keras import arrays
-from horovod._keras.callbacks import be_in_variables
+from horovod._keras.callbacks import write_back_variables
 from horovod._keras.models import build_optimizer, variables_of
 from horovod.common import objects
 from horovod.common.hdf5 import find_library
@@ -46,7 +46,7 @@ def _parts(model, optimizer):
     """Returns {name of a part: its variables}."""
     is_model = hasattr(model, "weights")
     if is_model:
-        be_in_variables(model)
+        write_back_variables(model)
         if not model.built or not model.weights:
             raise ValueError("a checkpoint needs a model that has its weights; build it first, by calling it once or "
                              "by model.build(input_shape)")

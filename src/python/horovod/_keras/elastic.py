@@ -1,18 +1,18 @@
-"""hvd.elastic of Keras, for whatever backend: the state of a model, and callbacks that keep it."""
+"""hvd.elastic of Keras, for every backend: the state of a training, and callbacks that commit and update it."""
 import functools
 
 import numpy as np
 
 from horovod import _core
 from horovod._keras import arrays
-from horovod._keras.callbacks import be_in_variables, shared_variables
+from horovod._keras.callbacks import write_back_variables, shared_variables
 from horovod._keras.models import build_optimizer, variables_of
 from horovod.common import objects
 from horovod.common.elastic import ObjectState, begin_again, check_members, run_fn
 
 
 def from_rank_0(obj):
-    """In a process that has not called hvd.init() a state can be committed and restored, too."""
+    """Returns rank 0's object on all ranks. Before hvd.init() it returns `obj`, so that a state can be committed."""
     return objects.broadcast_object(obj, 0, "elastic.state") if _core.has_place() else obj
 
 
@@ -37,7 +37,7 @@ def make_run(basics, failure_of, forget_failures=lambda: None):
         """Decorates a function of a state that trains. After a HorovodInternalError the ranks begin again, all with
         rank 0's last commit, and call the function anew."""
         @functools.wraps(func)
-        def told(state, *args, **kwargs):
+        def raising_failures(state, *args, **kwargs):
             forget_failures()
             try:
                 return func(state, *args, **kwargs)
@@ -47,7 +47,7 @@ def make_run(basics, failure_of, forget_failures=lambda: None):
                     raise
                 raise failure from error
 
-        elastic = run_fn(told, functools.partial(begin_again, basics))
+        elastic = run_fn(raising_failures, functools.partial(begin_again, basics))
 
         @functools.wraps(func)
         def wrapper(state, *args, **kwargs):
@@ -80,7 +80,8 @@ class ModelState(ObjectState):
         self._keep_values()
 
     def _everything(self):
-        """Also what ranks have of their own, as seeds: on JAX a failed program may have taken it along."""
+        """Returns all variables of the model and the optimizer, also those that differ between ranks, such as seeds:
+        on JAX a program that fails may leave these without values."""
         own = list(getattr(self.model, "variables", self.model.weights))
         known = {id(each) for each in own}
         more = [] if self.optimizer is None else variables_of(self.optimizer)
@@ -97,7 +98,7 @@ class ModelState(ObjectState):
         return aggregation.passes_done(), aggregation.backward_passes_per_step
 
     def _keep_values(self):
-        be_in_variables(self.model)
+        write_back_variables(self.model)
         self._values = [(each, np.array(each.numpy())) for each in self._everything()]
 
     def save(self):
@@ -105,7 +106,7 @@ class ModelState(ObjectState):
         super().save()
 
     def restore(self):
-        be_in_variables(self.model)
+        write_back_variables(self.model)
         for variable, value in self._values:
             variable.assign(value)
         if self._aggregation is not None:
@@ -114,17 +115,18 @@ class ModelState(ObjectState):
 
     def sync(self):
         """Takes over the state of rank 0, which a restore goes back to from now on."""
-        be_in_variables(self.model)
+        write_back_variables(self.model)
         shared = shared_variables(self.model, self.optimizer)
         if _core.has_place():
             arrays.assign_all(shared, 0, "elastic.variables")
         if self._aggregation is not None:
-            self._aggregation.forget()  # a process that has joined has done no passes, and all must reduce together
+            # A process that has joined has done no passes. All ranks must reduce after the same pass.
+            self._aggregation.forget()
         self._keep_values()
         super().sync()
 
     def reset(self):
-        """A program that was made for other ranks is made anew."""
+        """Drops the compiled training function if the number of ranks has changed, so that Keras compiles it anew."""
         size = _core.world()[1]
         if size != self._size:
             self._size = size
@@ -161,8 +163,8 @@ def make_elastic_callbacks(keras, module):
             self.state.commit()
 
     class UpdateBatchStateCallback(Callback):
-        """Keeps in state.batch how many batches of the epoch are done. A training that is restored has that many
-        batches less in its first epoch; the program leaves them out of the data that it gives to fit()."""
+        """Keeps in state.batch how many batches of the epoch are done. After a restore, the first epoch has that many
+        batches fewer; the program leaves them out of the data that it gives to fit()."""
 
         def __init__(self, state):
             super().__init__()

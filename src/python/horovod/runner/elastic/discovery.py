@@ -1,6 +1,6 @@
-"""Where the hosts of an elastic job are known from, for programs that have a discovery of their own.
+"""Finds the hosts of an elastic job, for programs that do it themselves.
 
-horovodrun itself runs the script of `--host-discovery-script` and needs none of these classes.
+horovodrun runs the script of `--host-discovery-script` by itself and uses none of these classes.
 """
 import random
 import re
@@ -23,9 +23,9 @@ class HostDiscovery:
 
 
 class HostDiscoveryScript(HostDiscovery):
-    """Runs a script through the shell. It prints a line `host:slots`, or `host`, for each host.
+    """Runs a script through the shell. The script prints a line `host:slots` or `host` for each host.
 
-    slots: for lines without slots.
+    slots: the slots of a host whose line has only `host`.
     """
 
     def __init__(self, discovery_script, slots):
@@ -33,7 +33,7 @@ class HostDiscoveryScript(HostDiscovery):
         self._default_slots = slots
 
     def find_available_hosts_and_slots(self):
-        """RuntimeError if the script fails, ValueError if it prints anything else than a list of hosts."""
+        """Raises RuntimeError if the script fails, ValueError if it prints anything but a list of hosts."""
         hosts = {}
         lines = self._execute_discovery_script()
         for line in lines.splitlines() if isinstance(lines, str) else lines:
@@ -64,7 +64,7 @@ class HostDiscoveryScript(HostDiscovery):
 
 
 class FixedHosts(HostDiscovery):
-    """Hosts that are given, and given anew by set()."""
+    """Hosts that the program names, and changes by set()."""
 
     def __init__(self, available_hosts):
         self._available_hosts = available_hosts
@@ -77,9 +77,10 @@ class FixedHosts(HostDiscovery):
 
 
 class HostState:
-    """Whether one host may have ranks. A host that is blacklisted stays so, or until its cooldown is over.
+    """Knows whether one host may have ranks. A blacklisted host may have ranks again when its cooldown is over.
 
-    cooldown_range: the shortest and the longest cooldown in seconds; it doubles with each blacklisting.
+    cooldown_range: the shortest and the longest cooldown in seconds. The cooldown doubles with each blacklisting.
+    Without it, a blacklisted host never returns.
     """
 
     def __init__(self, cooldown_range=None):
@@ -95,7 +96,7 @@ class HostState:
         self._ends = None  # of the cooldown; None: the host is not blacklisted
 
     def get_event(self):
-        """An event that is set when the host is blacklisted. Another one replaces it when the host returns."""
+        """Returns an event that is set when the host is blacklisted. When the host returns, it has a new event."""
         with self._lock:
             if self._event.is_set() and not self._is_out():
                 self._event = threading.Event()
@@ -123,7 +124,7 @@ class HostState:
             return self._ends is not None and not self._is_out()
 
     def whiten(self):
-        """The host counts as one that was never blacklisted, but for the length of its next cooldown."""
+        """Forgets that the host was blacklisted. Its next cooldown is longer nevertheless."""
         with self._lock:
             self._ends = None
 
@@ -132,7 +133,7 @@ class HostState:
 
 
 class DiscoveredHosts:
-    """The hosts of one moment, in the order in which they get ranks."""
+    """The hosts that were found at one time, in the order in which they get ranks."""
 
     def __init__(self, host_slots, host_assignment_order):
         self._host_slots = dict(host_slots)
@@ -157,14 +158,14 @@ class DiscoveredHosts:
         return sum(self.get_slots(host) for host in self._host_assignment_order)
 
     def without(self, is_out):
-        """The same hosts without those for which is_out(host) holds."""
+        """Returns these hosts without those for which is_out(host) is true."""
         return DiscoveredHosts(self._host_slots, [host for host in self._host_assignment_order if not is_out(host)])
 
 
 class HostManager:
-    """Follows a discovery: what has changed, which hosts are blacklisted, and their order.
+    """Follows a discovery. Knows what has changed, which hosts are blacklisted, and the order of the hosts.
 
-    cooldown_range: see HostState. Without one a blacklisted host stays out.
+    cooldown_range: see HostState.
     """
 
     def __init__(self, discovery, cooldown_range=None):
@@ -197,7 +198,7 @@ class HostManager:
 
     @property
     def current_hosts(self):
-        """The hosts that may have ranks, as a DiscoveredHosts."""
+        """Returns the hosts that may have ranks, as a DiscoveredHosts."""
         with self._lock:
             return self._hosts.without(lambda host: self._state_of(host).is_blacklisted())
 
@@ -220,6 +221,6 @@ class HostManager:
 
     @staticmethod
     def order_available_hosts(available_hosts, prev_host_assignment_order):
-        """Hosts that had ranks keep their order, others come after them."""
+        """Returns the hosts in order: those that had ranks keep their order, and the others come after them."""
         order = [host for host in prev_host_assignment_order if host in available_hosts]
         return order + [host for host in available_hosts if host not in order]
