@@ -56,7 +56,9 @@ def end_in(phase, step=0):
     for number, fault in enumerate(FAULTS):
         if not is_mine(number, phase, step):
             continue
-        cause = fault[3]
+        # A rank that trains alone may be stopped for as long as it likes: no other rank waits for it.
+        is_alone = phase in ("step", "commit", "reset") and hvd.size() == 1
+        cause = "SIGKILL" if is_alone and fault[3] == "SIGSTOP" else fault[3]
         if phase in ("meeting", "again"):
             # One more is open when this process waits for its rank: the connection to horovodrun, which it keeps.
             more = int(fault[1]) + (2 if phase == "meeting" else 1)

@@ -71,10 +71,14 @@ def test_a_job_with_drawn_faults_ends_with_its_result_or_by_name(tmp_path, seed)
     environment = {**os.environ, "FAULTS": text, "LIVE": str(int(is_live)), "OMP_NUM_THREADS": "1",
                    "HOROVOD_TERMINATION_GRACE_SECONDS": "1",
                    "HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "6"}
-    done = subprocess.run([HOROVODRUN, *options, sys.executable, str(PROGRAM)], cwd=tmp_path, text=True,
-                          timeout=120 + 4 * int(TIMEOUT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env=environment, check=False)
-    seen = f"seed {seed}: {' '.join(options)}, live {is_live}, faults {text}\n{done.stdout}"
+    drawn = f"seed {seed}: {' '.join(options)}, live {is_live}, faults {text}\n"
+    try:
+        done = subprocess.run([HOROVODRUN, *options, sys.executable, str(PROGRAM)], cwd=tmp_path, text=True,
+                              timeout=120 + 4 * int(TIMEOUT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=environment, check=False)
+    except subprocess.TimeoutExpired as late:
+        pytest.fail(f"{late.timeout} s were not enough, {drawn}{late.output.decode()}", pytrace=False)
+    seen = drawn + done.stdout
     print(seen)  # pytest -rP shows it
     results = [line.split(":", 1)[1] for line in done.stdout.splitlines() if "<stdout>:done " in line]
     assert set(results) <= {result()}, seen
