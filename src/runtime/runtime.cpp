@@ -91,12 +91,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start(Parts parts, Deadline deadline) 
     return seat.value < 0 ? nullptr : &board.wake_word(seat);
   };
   surroundings.asymmetric_wake = posix::register_asymmetric_barrier();
-  surroundings.offer<connections::ThreadHub>(runtime->threads_);
-  surroundings.offer<connections::NodePeers>(runtime->peers_);
-  surroundings.offer<connections::NetPeers>(runtime->net_);
-  surroundings.offer<connections::MpiPeers>(runtime->mpi_);
-  surroundings.offer<devices::Devices>(runtime->devices_);
-  surroundings.offer<transport::shm::SharedRegions>(runtime->memory_->regions());
+  surroundings.services = {runtime->threads_, runtime->peers_,   runtime->net_,
+                           runtime->mpi_,     runtime->devices_, runtime->memory_->regions()};
   if (runtime->net_) runtime->net_->set_wake(surroundings.wake);
   if (runtime->threads_) runtime->threads_->set_wake(runtime->world_.rank, surroundings.wake);
   auto teams = TeamMaker::make(surroundings, runtime->layout_, transports);

@@ -1,10 +1,9 @@
 #pragma once
 // A way to move bytes between the ranks of a group. Transports do not use each other.
 #include <functional>
-#include <map>
 #include <memory>
 #include <string_view>
-#include <typeindex>
+#include <tuple>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -18,7 +17,27 @@
 #include "base/world.hpp"
 #include "native/posix/memory/wait_word.hpp"
 
+namespace hvd::connections {
+class MpiPeers;
+class NetPeers;
+class NodePeers;
+class ThreadHub;
+}  // namespace hvd::connections
+namespace hvd::devices {
+class Devices;
+}
+namespace hvd::transport::shm {
+class SharedRegions;
+}
+
 namespace hvd::transport {
+
+// The services of a rank that only some transports need. A service is null if the rank does not have it: a job on one
+// node, for example, has no connections to other nodes. A transport that needs a new service adds it here. The compiler
+// then names the place that offers all of them (Runtime::start).
+using Services = std::tuple<std::shared_ptr<connections::ThreadHub>, std::shared_ptr<connections::NodePeers>,
+                            std::shared_ptr<connections::NetPeers>, std::shared_ptr<connections::MpiPeers>,
+                            std::shared_ptr<devices::Devices>, std::shared_ptr<shm::SharedRegions>>;
 
 // The parts of a rank that a transport may use. They outlive every link.
 struct Surroundings {
@@ -32,20 +51,16 @@ struct Surroundings {
   // fence.
   bool asymmetric_wake = false;
 
-  // Returns a service that only some transports need (connections::NodePeers, shm::SharedRegions, …); it is found by
-  // its type. Null if this rank does not have it. A job on one node, for example, has no connections to other nodes.
+  // Returns a service, which is found by its type; null if this rank does not have it.
   template <typename Service>
-  std::shared_ptr<Service> ask() const {
-    auto found = services_.find(typeid(Service));
-    return found == services_.end() ? nullptr : std::static_pointer_cast<Service>(found->second);
+  const std::shared_ptr<Service>& ask() const {
+    return std::get<std::shared_ptr<Service>>(services);
   }
   template <typename Service>
   void offer(std::shared_ptr<Service> service) {
-    services_[typeid(Service)] = std::move(service);
+    std::get<std::shared_ptr<Service>>(services) = std::move(service);
   }
-
- private:
-  std::map<std::type_index, std::shared_ptr<void>> services_;
+  Services services;
 };
 
 // The expected duration of an operation. The selector takes the algorithm with the smallest.
