@@ -100,6 +100,18 @@ TEST(Owner, of_another_launch_is_none_of_ours) {
   EXPECT_EQ(owner_of_place(environment, &no_launcher_above), 0) << "a step of srun";
 }
 
+TEST(Owner, knows_another_launch_by_each_variable_of_every_launcher) {
+  for (const LauncherRow& row : launchers()) {
+    if (row.serves == Serves::nothing) continue;
+    for (const auto& names : {row.ranks, row.of_launch})
+      for (const char* name : names) {
+        Environment environment = marked_by_parent(of_horovodrun);
+        environment.set(name, "7");
+        EXPECT_EQ(owner_of_place(environment, &no_launcher_above), 0) << row.name << ": " << name;
+      }
+  }
+}
+
 TEST(Owner, needs_no_mark_where_a_step_of_slurm_is_inside_of_another) {
   Environment inner({{"SLURM_JOB_ID", "7"},
                      {"SLURM_STEP_ID", "1"},

@@ -23,6 +23,8 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_variables,
      .sizes = {"HOROVOD_SIZE"},
      .ranks = {"HOROVOD_RANK"},
+     .of_launch = {"HOROVOD_SIZE", "HOROVOD_LOCAL_STORE", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                   "HOROVOD_GLOO_RENDEZVOUS_PORT"},
      .local_ranks = {"HOROVOD_LOCAL_RANK"},
      .local_size = "HOROVOD_LOCAL_SIZE",
      .serves = Serves::pmix,
@@ -54,6 +56,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::never,  // Hydra's row recognises its ranks, because they look like Hydra's
      .sizes = {"PMI_SIZE"},
      .ranks = {"PMI_RANK"},
+     .of_launch = {"PMI_SIZE", "PMI_FD", "PMI_PORT"},
      .local_ranks = {"MPI_LOCALRANKID"},
      .local_size = "MPI_LOCALNRANKS",
      .serves = Serves::pmi,
@@ -67,6 +70,7 @@ constexpr LauncherRow rows[] = {
      .marks = {"HYDI_CONTROL_FD", "MPI_LOCALNRANKS"},
      .sizes = {"PMI_SIZE"},
      .ranks = {"PMI_RANK", "PMI_ID"},
+     .of_launch = {"PMI_SIZE", "PMI_FD", "PMI_PORT"},
      .local_ranks = {"MPI_LOCALRANKID"},
      .local_size = "MPI_LOCALNRANKS",
      .serves = Serves::pmi,
@@ -80,6 +84,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_variables,
      .sizes = {"JSM_NAMESPACE_SIZE"},
      .ranks = {"JSM_NAMESPACE_RANK"},
+     .of_launch = {"JSM_NAMESPACE_ID"},
      .local_ranks = {"JSM_NAMESPACE_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .serves = Serves::pmix,
@@ -94,6 +99,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_variables,
      .sizes = {"OMPI_COMM_WORLD_SIZE"},
      .ranks = {"OMPI_COMM_WORLD_RANK"},
+     .of_launch = {"OMPI_MCA_ess_base_jobid"},
      .local_ranks = {"OMPI_COMM_WORLD_LOCAL_RANK"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .serves = Serves::pmix,
@@ -132,6 +138,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_variables,
      .sizes = {"MV2_COMM_WORLD_SIZE"},
      .ranks = {"MV2_COMM_WORLD_RANK"},
+     .of_launch = {"PMI_PORT"},
      .local_ranks = {"MV2_COMM_WORLD_LOCAL_RANK"},
      .serves = Serves::pmi,
      .remedy = no_pmi_answer},
@@ -141,6 +148,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_variables,
      .sizes = {"FLUX_JOB_SIZE"},
      .ranks = {"FLUX_TASK_RANK"},
+     .of_launch = {"FLUX_JOB_ID"},
      .local_ranks = {"FLUX_TASK_LOCAL_ID"},
      .nodes = "FLUX_JOB_NNODES",
      .serves = Serves::as_asked,
@@ -154,6 +162,7 @@ constexpr LauncherRow rows[] = {
      .marks = {"PALS_RANKID"},
      .sizes = {"PALS_SIZE", "PMI_SIZE"},
      .ranks = {"PALS_RANKID", "PMI_RANK"},
+     .of_launch = {"PALS_APID"},
      .local_ranks = {"PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"},
      .local_size = "PALS_LOCAL_SIZE",
      .serves = Serves::as_asked,
@@ -166,6 +175,7 @@ constexpr LauncherRow rows[] = {
      .says = {"prterun", "PRRTE", "prte"},
      .recognised = Recognised::by_pmix,
      .ranks = {"PMIX_RANK"},
+     .of_launch = {"PMIX_NAMESPACE"},
      .serves = Serves::pmix,
      .daemons = {"prterun", "prted"},
      .traces = {"PMIX_*"},
@@ -177,6 +187,7 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_slurm_step,
      .sizes = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
      .ranks = {"SLURM_PROCID"},
+     .of_launch = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
      .local_ranks = {"SLURM_LOCALID"},
      .nodes = "SLURM_STEP_NUM_NODES",
      .serves = Serves::as_asked,
@@ -187,12 +198,21 @@ constexpr LauncherRow rows[] = {
      .recognised = Recognised::by_pmi_server,
      .sizes = {"PMI_SIZE"},
      .ranks = {"PMI_RANK", "PMI_ID"},
+     .of_launch = {"PMI_SIZE", "PMI_FD", "PMI_PORT"},
      .local_ranks = {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
      .local_size = "MPI_LOCALNRANKS",
      .serves = Serves::pmi,
      .traces = {"PMI_*"},
      .remedy = no_pmi_answer},
 };
+
+// Else a child of a rank would take another launch for that of the rank, and get no rank of its own.
+static_assert(std::ranges::all_of(rows,
+                                  [](const LauncherRow& row) {
+                                    return row.serves == Serves::nothing ||
+                                           (row.ranks.size() > 0 && row.of_launch.size() > 0);
+                                  }),
+              "a launcher whose ranks join needs `ranks` and `of_launch`");
 
 bool stands_for(std::string_view trace, std::string_view variable) {
   if (trace.ends_with('*')) return variable.starts_with(trace.substr(0, trace.size() - 1));
@@ -211,12 +231,14 @@ const LauncherRow& row_of(Launcher launcher) {
   panic("a launcher has no row");
 }
 
+bool is_trace_of(const LauncherRow& row, std::string_view variable) {
+  return std::ranges::any_of(row.traces, [&](const char* trace) { return stands_for(trace, variable); });
+}
+
 bool is_trace_of_launcher(std::string_view variable) {
   // Users set other PMIX_MCA_ variables to configure PMIx itself. Those variables stay.
   if (variable.starts_with("PMIX_MCA_")) return false;
-  return std::ranges::any_of(rows, [&](const LauncherRow& row) {
-    return std::ranges::any_of(row.traces, [&](const char* trace) { return stands_for(trace, variable); });
-  });
+  return std::ranges::any_of(rows, [&](const LauncherRow& row) { return is_trace_of(row, variable); });
 }
 
 }  // namespace hvd::bootstrap

@@ -38,8 +38,11 @@ struct LauncherRow {
   Recognised recognised{};
   Names marks{};
   // Variables of its ranks. If several of them are set, the first one counts.
-  Names sizes{};                     // variables with the number of all ranks
-  Names ranks{};                     // variables with the number of this rank
+  Names sizes{};  // variables with the number of all ranks
+  Names ranks{};  // variables with the number of this rank
+  // Variables that differ from one launch to the next, whatever the rank: its name, or how its server is reached. By
+  // them and `ranks` a child of a rank finds out whether it belongs to another launch (owner.hpp).
+  Names of_launch{};
   Names local_ranks{};               // variables with the number of this rank among those of its node
   const char* nodes = nullptr;       // variable with the number of nodes; null if the launcher does not tell
   const char* local_size = nullptr;  // variable with the number of ranks on this node; null if the launcher does not
@@ -63,6 +66,9 @@ struct LauncherRow {
 // launcher.
 std::span<const LauncherRow> launchers();
 const LauncherRow& row_of(Launcher launcher);
+
+// True if `variable` is one of the row's traces.
+bool is_trace_of(const LauncherRow& row, std::string_view variable);
 
 // True if the launcher of some row may have set this variable.
 bool is_trace_of_launcher(std::string_view variable);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/text/number.hpp"
+#include "bootstrap/launch/launchers.hpp"
 #include "native/posix/processes/process.hpp"
 
 namespace hvd::bootstrap {
@@ -21,37 +22,30 @@ namespace {
 
 // The variables are grouped by the launcher that sets them. A launch sets the variables of one group and inherits the
 // others.
-constexpr std::size_t groups = 3;
-const std::vector<const char*> group_of_horovodrun = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_STORE",
-                                                      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"};
-const std::vector<const char*> group_of_pmix = {"PMIX_NAMESPACE", "PMIX_RANK"};
-const std::vector<const char*> group_of_other_launchers = {"SLURM_JOB_ID",
-                                                           "SLURM_STEP_ID",
-                                                           "SLURM_PROCID",
-                                                           "OMPI_COMM_WORLD_RANK",
-                                                           "OMPI_MCA_ess_base_jobid",
-                                                           "PMI_RANK",
-                                                           "PMI_SIZE",
-                                                           "PMI_FD",
-                                                           "PMI_PORT",
-                                                           "PMI_ID",
-                                                           "PALS_APID",
-                                                           "PALS_RANKID",
-                                                           "JSM_NAMESPACE_ID",
-                                                           "JSM_NAMESPACE_RANK",
-                                                           "FLUX_JOB_ID",
-                                                           "FLUX_TASK_RANK",
-                                                           "MV2_COMM_WORLD_RANK"};
-const std::vector<const char*>* const all_groups[groups] = {&group_of_horovodrun, &group_of_pmix,
-                                                            &group_of_other_launchers};
+constexpr std::size_t of_horovodrun = 0, of_pmix = 1, of_other_launchers = 2, groups = 3;
+
+std::size_t group_of(const LauncherRow& row) {
+  if (row.launcher == Launcher::horovodrun) return of_horovodrun;
+  return row.recognised == Recognised::by_pmix ? of_pmix : of_other_launchers;
+}
+
+std::vector<std::string_view> variables_of(std::size_t group) {
+  std::vector<std::string_view> names;
+  for (const LauncherRow& row : launchers()) {
+    if (group_of(row) != group || row.serves == Serves::nothing) continue;  // what serves nothing gives no place
+    names.insert(names.end(), row.ranks.begin(), row.ranks.end());
+    names.insert(names.end(), row.of_launch.begin(), row.of_launch.end());
+  }
+  return names;
+}
 
 // The hash is FNV-1a.
-std::string digest_of(const Environment& environment, const std::vector<const char*>& names) {
+std::string digest_of(const Environment& environment, std::size_t group) {
   std::uint64_t digest = 14695981039346656037u;
   auto add = [&](std::string_view text) {
     for (char letter : text) digest = (digest ^ static_cast<unsigned char>(letter)) * 1099511628211u;
   };
-  for (const char* name : names) add(environment.get(name).value_or("") + "\n");
+  for (std::string_view name : variables_of(group)) add(environment.get(name).value_or("") + "\n");
   char text[17];
   auto [end, failed] = std::to_chars(text, text + sizeof text, digest, 16);
   return {text, end};
@@ -87,7 +81,7 @@ std::optional<Mark> mark_in(const Environment& environment) {
 
 // True if the variables of this group have the values that they had in the owner.
 bool has_values_of_owner(const Environment& environment, const Mark& mark, std::size_t group) {
-  return digest_of(environment, *all_groups[group]) == mark.digests[group];
+  return digest_of(environment, group) == mark.digests[group];
 }
 
 // True if the owner's process numbers belong to another space than ours. No process can be looked up then, and the
@@ -129,7 +123,7 @@ bool is_of_another_launch(const Environment& environment, const Mark& mark, List
 std::string owner_mark(const Environment& environment, bool has_left) {
   std::string text = std::to_string(::getpid()) + ":" + std::to_string(posix::began_at(::getpid()).value_or(0)) + ":" +
                      posix::process_space();
-  for (const auto* group : all_groups) text += ":" + digest_of(environment, *group);
+  for (std::size_t group = 0; group < groups; ++group) text += ":" + digest_of(environment, group);
   return text + (has_left ? ":has-left" : ":is-in");
 }
 
@@ -160,15 +154,11 @@ Environment of_this_launch(const Environment& all, ListAncestors list_ancestors)
   auto mark = mark_in(environment);
   if (!mark || is_this_process(*mark) || !is_of_another_launch(all, *mark, list_ancestors)) return environment;
   Environment result = environment;
-  if (has_values_of_owner(all, *mark, 0)) {
-    for (const char* name : group_of_horovodrun) result.erase(name);
-    for (const char* name : {"HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
-                             "HOROVOD_HOSTNAME", "HOROVOD_LOCAL_STORE_SECRET", "HOROVOD_SECRET_KEY", "HOROVOD_ELASTIC",
-                             "HOROVOD_ELASTIC_PROCESS", "HOROVOD_ELASTIC_SLOT"})
-      result.erase(name);
-  }
-  if (has_values_of_owner(all, *mark, 1))
-    for (const char* name : group_of_pmix) result.erase(name);
+  if (has_values_of_owner(all, *mark, of_horovodrun))
+    for (const auto& [name, value] : environment.variables())
+      if (is_trace_of(row_of(Launcher::horovodrun), name) && name != owner_variable) result.erase(name);
+  if (has_values_of_owner(all, *mark, of_pmix))
+    for (std::string_view name : variables_of(of_pmix)) result.erase(name);
   return result;
 }
 

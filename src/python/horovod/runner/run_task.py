@@ -12,7 +12,7 @@ from horovod.common.meeting import Meeting, start_timeout
 PATH, TASK = "path", "task"
 ADDRESSES, PORT, KEY = "HOROVOD_RUN_ADDRESSES", "HOROVOD_RUN_PORT", "HOROVOD_RUN_KEY"
 _RANKS = ("HOROVOD_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "JSM_NAMESPACE_RANK",
-          "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
+          "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "PALS_RANKID", "SLURM_PROCID")
 
 # `what` completes "Rank 3 …". A consequence: the rank only noticed that another one had failed.
 Failure = collections.namedtuple("Failure", "rank what is_consequence")
