@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/structure.hpp"
@@ -150,13 +151,19 @@ class StructureReader {
                            : calls_.H5Dread(from, as, hdf5::whole, hdf5::whole, hdf5::plain, into)) >= 0;
     };
     std::int64_t integer = 0;
+    std::uint64_t large = 0;
     double number = 0;
     std::int8_t truth = 0;
     char* text = nullptr;
     switch (calls_.H5Tget_class(type.get())) {
       case hdf5::integer_class:
-        if (!get(calls_.i64, &integer)) return unreadable(entry.path);
+        // HDF5 puts the nearest value in the place of one that does not fit.
+        if (!get(calls_.i64, &integer) || !get(calls_.u64, &large)) return unreadable(entry.path);
         entry.content = integer;
+        if (large > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+          entry.content = std::to_string(large);  // as we write larger numbers
+          if (entry.kind.empty()) entry.kind = "int";
+        }
         return {};
       case hdf5::float_class:
         if (!get(calls_.f64, &number)) return unreadable(entry.path);

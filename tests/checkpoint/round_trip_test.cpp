@@ -1,7 +1,10 @@
 #include <cstring>
+#include <map>
 
 #include "checkpoint/element_type.hpp"
+#include "checkpoint/structure.hpp"
 #include "checkpoint_files.hpp"
+#include "native/hdf5/handle.hpp"
 
 namespace hvd::checkpoint {
 namespace {
@@ -43,6 +46,37 @@ TEST_F(RoundTrip, gives_back_every_kind_of_entry) {
   EXPECT_EQ(reader->header().step, 1200);
   EXPECT_EQ(reader->header().sequence, 7);
   expect_equal(*reader, state);
+}
+
+// Other programs write unsigned integers. We write those above 2^63 - 1 as text of the kind "int".
+TEST_F(RoundTrip, reads_unsigned_integers_that_do_not_fit_as_large_ones) {
+  using hdf5::Handle;
+  const hdf5::Calls& calls = library_->calls;
+  const std::map<std::string, std::uint64_t> values = {
+      {"small", 7}, {"most", ~std::uint64_t{0} >> 1}, {"large", ~std::uint64_t{0}}};
+  {
+    hdf5::Section section(*library_);
+    Handle file(calls.H5Fcreate(path("foreign.h5").c_str(), hdf5::create_or_empty, hdf5::plain, hdf5::plain),
+                calls.H5Fclose);
+    Handle space(calls.H5Screate(hdf5::scalar_space), calls.H5Sclose);
+    for (const auto& [name, value] : values) {
+      Handle attribute(calls.H5Acreate2(file.get(), name.c_str(), calls.u64, space.get(), hdf5::plain, hdf5::plain),
+                       calls.H5Aclose);
+      ASSERT_GE(calls.H5Awrite(attribute.get(), calls.u64, &value), 0);
+    }
+    std::int64_t negative = -7;
+    Handle attribute(calls.H5Acreate2(file.get(), "negative", calls.i64, space.get(), hdf5::plain, hdf5::plain),
+                     calls.H5Aclose);
+    ASSERT_GE(calls.H5Awrite(attribute.get(), calls.i64, &negative), 0);
+  }
+  auto read = read_structure(*library_, path("foreign.h5"), "foreign.h5");
+  ASSERT_TRUE(read) << read.error().message;
+  State wanted = {{"/", "", Group{}},
+                  {"/large", "int", std::string("18446744073709551615")},
+                  {"/most", "", std::int64_t{9223372036854775807}},
+                  {"/negative", "", std::int64_t{-7}},
+                  {"/small", "", std::int64_t{7}}};
+  EXPECT_EQ(read->state, wanted);
 }
 
 TEST_F(RoundTrip, gives_back_what_was_compressed) {

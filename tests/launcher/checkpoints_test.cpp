@@ -67,6 +67,18 @@ TEST_F(CheckpointCommand, tells_what_two_differ_in) {
   EXPECT_TRUE(text.ends_with("\n1"));
 }
 
+TEST_F(CheckpointCommand, tells_the_difference_of_integers_that_a_double_would_round) {
+  const std::int64_t whole[] = {std::int64_t{1} << 60, (std::int64_t{1} << 60) + 1};
+  const std::uint64_t natural[] = {0, ~std::uint64_t{0} - 1};
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(write(i == 0 ? "a.h5" : "b.h5", {{"/", "", checkpoint::Group{}},
+                                                 {"/natural", "", checkpoint::Tensor{"uint64", {1}, &natural[i], ""}},
+                                                 {"/whole", "", checkpoint::Tensor{"int64", {1}, &whole[i], ""}}}));
+  EXPECT_EQ(run("diff", {"a.h5", "b.h5"}),
+            "/natural: 1 of 1 elements differ, at most by 18446744073709551614\n"
+            "/whole: 1 of 1 elements differ, at most by 1\n1");
+}
+
 TEST_F(CheckpointCommand, finds_no_difference_between_numbers_that_are_the_same_nan) {
   checkpoint::State state = {{"/", "", checkpoint::Group{}}, {"/loss", "", std::numeric_limits<double>::quiet_NaN()}};
   ASSERT_TRUE(write("a.h5", state));

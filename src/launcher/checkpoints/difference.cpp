@@ -23,6 +23,11 @@ std::string number(double value) {
   std::snprintf(text, sizeof text, "%.17g", value);
   return text;
 }
+std::string number(long double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.20Lg", value);
+  return text;
+}
 
 // Returns the beginning of a text, without line feeds and cut only between whole letters of UTF-8.
 std::string in_one_line(const std::string& text) {
@@ -32,8 +37,8 @@ std::string in_one_line(const std::string& text) {
   return shown.size() < text.size() ? line + "…" : line;
 }
 
-// Returns the element as a number; nullopt for types whose differences have no size.
-std::optional<double> element_at(const Buffer& bytes, std::size_t index, const std::string& dtype) {
+// Returns the element as a number; nullopt for types whose differences have no size. A double would round integers.
+std::optional<long double> element_at(const Buffer& bytes, std::size_t index, std::string_view dtype) {
   auto get = [&]<typename T>(T value) {
     std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
     return value;
@@ -41,8 +46,14 @@ std::optional<double> element_at(const Buffer& bytes, std::size_t index, const s
   if (dtype == "float32") return get(0.0f);
   if (dtype == "float64") return get(0.0);
   if (dtype == "bfloat16") return std::bit_cast<float>(static_cast<std::uint32_t>(get(std::uint16_t{})) << 16);
-  if (dtype == "int64") return static_cast<double>(get(std::int64_t{}));
+  if (dtype == "int64") return get(std::int64_t{});
+  if (dtype == "uint64") return get(std::uint64_t{});
   if (dtype == "int32") return get(std::int32_t{});
+  if (dtype == "uint32") return get(std::uint32_t{});
+  if (dtype == "int16") return get(std::int16_t{});
+  if (dtype == "uint16") return get(std::uint16_t{});
+  if (dtype == "int8") return get(std::int8_t{});
+  if (dtype == "uint8") return get(std::uint8_t{});
   return std::nullopt;
 }
 
@@ -56,7 +67,7 @@ Result<std::string> difference_of_tensors(const Reader& left, const Reader& righ
   if (one == other) return std::string();
   std::size_t width = checkpoint::element_type(tensor.dtype)->bytes;
   std::size_t count = 0;
-  double largest = 0;
+  long double largest = 0;
   bool has_size = true;
   for (std::size_t i = 0; i < size / width; ++i) {
     if (std::memcmp(one.data() + i * width, other.data() + i * width, width) == 0) continue;
