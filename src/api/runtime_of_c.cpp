@@ -12,7 +12,8 @@ namespace hvd::api {
 namespace {
 
 hvd_status no_runtime() {
-  return fail(ErrorCode::not_initialized, "Horovod has not been initialized; call hvd.init() first (hvd_init in C)");
+  // The text is Horovod's, and users know it.
+  return fail(ErrorCode::not_initialized, "Horovod has not been initialized; use hvd.init().");
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ constexpr ErrorRow error_table[] = {
      "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import modules, hang, or "
      "have ended, or were started in another way. The message names them; raise the limit if imports are slow."},
     {"HVD2004", "Horovod is not started",
-     "A function that needs the job was called before `hvd.init()` or after `hvd.shutdown()`."},
+     "A function that needs the job was called before `hvd.init()` (in C: `hvd_init`) or after "
+     "`hvd.shutdown()`."},
     {"HVD2101", "the ranks disagree",
      "Ranks submitted different operations, shapes, types or settings under one name. Let all ranks run the same "
      "code with the same settings; the message names the ranks and their values."},

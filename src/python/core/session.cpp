@@ -81,11 +81,13 @@ bool Session::shutdown() {
 
 hvd_runtime* runtime_or_raise(PyObject* error) {
   Session& session = Session::get();
-  if (session.runtime() == nullptr) {
-    raise(error, session.forked()
-                     ? "this process was forked from a rank of the job and is no rank itself: Horovod can only be used "
-                       "in the process that called hvd.init(). Pass what the child needs (rank, size, data) to it."
-                     : "Horovod has not been initialized; use hvd.init().");
+  if (session.runtime() == nullptr && session.forked()) {
+    raise(error,
+          "this process was forked from a rank of the job and is no rank itself: Horovod can only be used in the "
+          "process that called hvd.init(). Pass what the child needs (rank, size, data) to it.");
+  } else if (session.runtime() == nullptr) {
+    (void)hvd_get_world(nullptr, nullptr);  // fails with the text for it
+    raise_last(error);
   }
   return session.runtime();
 }

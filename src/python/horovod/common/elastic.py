@@ -334,8 +334,7 @@ class _Resets:
 
 def check_members(basics):
     """Raises ValueError in a job that this process cannot begin again by itself."""
-    if not basics.is_initialized():
-        raise ValueError("hvd.elastic.run: Horovod has not been initialized; use hvd.init().")
+    basics.rank()  # ValueError before init()
     if basics.members is not None:
         raise ValueError("hvd.elastic.run: expected ranks that can begin again by themselves, found a job of "
                          "hvd.init(comm=...): call hvd.init() without comm, or train without hvd.elastic.run and go on "
