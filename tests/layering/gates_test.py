@@ -198,10 +198,12 @@ class Gates(unittest.TestCase):
         self.write(GOOD | {
             "src/devices/cuda/gpu.cpp": "cuda::Gpu gpu;\n", "src/base/gpu_makes.cpp": 'auto row = "cuda";\n',
             "src/base/log.cpp": "// NCCL\n/* two\nCUDA */ int x;\n",
-            "src/python/horovod/torch/x.py": '"""For CUDA."""\ntorch.cuda.synchronize()  # CUDA\ncuda_built()\n'})
+            "src/python/horovod/torch/x.py": '"""For CUDA."""\ncuda_built(), rocm_built()  # CUDA\n'})
         self.assertEqual(makes.faults_of(self.root), [])
         for file, line in (("runtime/engine.cpp", "DeviceKind::cuda;"), ("api/x.cpp", '"see http://x", "NCCL"'),
-                           ("python/horovod/x.py", 'device = "cuda"'), ("cmake/x.cmake", "hvd_nccl_plugin()")):
+                           ("python/horovod/x.py", 'device = "cuda"'), ("python/horovod/torch/x.py", "tensor.is_cuda"),
+                           ("python/horovod/torch/x.py", "torch.cuda.synchronize()"), ("api/y.cpp", "case HVD_ROCM:"),
+                           ("cmake/x.cmake", "hvd_nccl_plugin()")):
             self.write(GOOD | {"src/" + file: "// CUDA\n\n" * file.endswith("cpp") + line + "\n"})
             found, = makes.faults_of(self.root)
             self.assertIn(f"src/{file}:{3 if file.endswith('cpp') else 1}: names a make of GPU", found)

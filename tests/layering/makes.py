@@ -14,14 +14,15 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from names import files_below  # noqa: E402
 
-NAMES = re.compile(r"cuda|nccl", re.IGNORECASE)
+NAMES = re.compile(r"cuda|nccl|rocm|\bhip\b", re.IGNORECASE)
 OWN = ("devices/cuda", "devices/kernels/", "native/cuda/", "native/nccl/", "transport/nccl", "cmake/cuda_kernels.cmake")
-# Public names of Horovod's, and what torch calls the devices of every make.
-EVERYWHERE = re.compile(r"\b(horovod_)?(cuda|nccl)_built\b|\btorch\.cuda\b|\bis_cuda\b|\b_cuda_getCurrentRawStream\b")
+# Public names of Horovod's. torch has the devices of NVIDIA and AMD as torch.cuda; torch/_devices.py knows that.
+EVERYWHERE = re.compile(r"\b(horovod_)?(cuda|nccl|rocm)_built\b")
 ALLOWED = {
     "CMakeLists.txt": "the files of the plugins, and what they link",
     "api/callbacks.hpp": "hvd_nccl_built",
-    "api/horovod.h": "HVD_CUDA, hvd_nccl_built",
+    "api/horovod.h": "HVD_CUDA, HVD_ROCM, hvd_nccl_built",
+    "api/operations.cpp": "HVD_ROCM, the last of the kinds of devices",
     "api/queries.cpp": "hvd_nccl_built",
     "base/settings/config.cpp": "the table of knobs",
     "base/settings/config.hpp": "HOROVOD_NCCL",
@@ -31,6 +32,7 @@ ALLOWED = {
     "base/tensor_view.hpp": "the kinds of devices",
     "base/transports.hpp": "the table of transports",
     "cmake/build_variables.cmake": "Horovod's variables of the build",
+    "launcher/agent/container_runtime.cpp": "the flags of container runtimes for each make",
     "launcher/options/check_build.cpp": "what --check-build shows, by Horovod's names",
     "launcher/options/flag_table.cpp": "the table of flags",
     "launcher/options/gpu_libraries.cpp": "asks driver and NCCL for their versions",
@@ -42,11 +44,15 @@ ALLOWED = {
     "native/hwloc/topology.cpp": "the names of hwloc's components",
     "python/core/module.cpp": "hvd_nccl_built",
     "python/horovod/checkpoint/training.py": "what the random numbers of GPUs are called in files",
-    "python/horovod/common/basics.py": "cuda_built, nccl_built",
+    "python/horovod/common/basics.py": "cuda_built, nccl_built, rocm_built",
     "python/horovod/common/nccl_version.py": "what nccl_built answers",
     "python/horovod/runner/flags.py": "the table of the launcher's arguments",
     "python/horovod/tensorflow/_streams.py": "TensorFlow's names of kinds of devices",
+    "python/horovod/tensorflow/gradient_reduction.py": "a text that users know from Horovod",
     "python/horovod/torch/_devices.py": "torch's names of kinds of devices",
+    "python/horovod/torch/grad_scaler.py": "the scaler's name in old releases of torch",
+    "python/horovod/torch/gradients_in_flight.py": "the properties of torch's tensors",
+    "python/horovod/torch/optimizer.py": "a text that users know from Horovod",
     "runtime/reports/network_report.cpp": "HOROVOD_REQUIRE_FABRIC and NCCL's own settings",
     "topology/visible_gpus.cpp": "a row for each make",
 }
@@ -75,7 +81,7 @@ def faults_of(root):
             continue
         for number, line in lines_with_names(path):
             faults.append(f"src/{file}:{number}: names a make of GPU outside of its folders: {line[:60]}; take what is "
-                          "to be known from base/gpu_makes, or from the device")
+                          "to be known from base/gpu_makes, or from the device; in Python from torch/_devices.py")
     return faults
 
 

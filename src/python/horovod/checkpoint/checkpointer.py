@@ -10,6 +10,7 @@ from horovod import _core, _ops
 from horovod.checkpoint import collective, restoring, tree
 from horovod.checkpoint import sharded as sharded_files
 from horovod.common.stops import end_undisturbed, how_to_end, should_stop, stop_reason
+from horovod.torch._devices import has_gpu
 from horovod.torch._job import rank
 
 
@@ -135,7 +136,7 @@ class Checkpointer:
     def _start(self, state, step):
         needed = state.room_needed()
         if self._memory is None or self._memory.numel() < needed:
-            self._memory = torch.empty(needed, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+            self._memory = torch.empty(needed, dtype=torch.uint8, pin_memory=has_gpu())
             self.snapshot_bytes = needed
         entries, kept = state.copied_into(self._memory)
         self._writing = _Writing(lambda: self._write(entries, kept, step), f"the checkpoint {self._path(step)}")

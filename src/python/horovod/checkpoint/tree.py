@@ -13,6 +13,7 @@ import re
 import torch
 
 from horovod import _core
+from horovod.torch._devices import is_on_gpu, synchronize
 
 GROUP, NONE, BOOL, INTEGER, NUMBER, TEXT, TENSOR = range(7)
 
@@ -82,8 +83,8 @@ class Tensors:
             place = memory[at:at + size].view(tensor.dtype).view(tensor.shape)
             is_plain = tensor.is_cpu and tensor.is_contiguous()
             if not is_plain:
-                place.copy_(tensor, non_blocking=tensor.is_cuda)  # only these are waited for below
-            if tensor.is_cuda:
+                place.copy_(tensor, non_blocking=is_on_gpu(tensor))  # only these are waited for below
+            if is_on_gpu(tensor):
                 gpus.add(tensor.device)
             sources.append(tensor if is_plain else None)
             at += aligned(size)
@@ -92,7 +93,7 @@ class Tensors:
         entries, kept = self._addressed(copy)
         _core.checkpoint_copy(list(_with_addresses_of(sources, entries)), memory.data_ptr(), memory.numel())
         for gpu in gpus:  # the current one need not be among them
-            torch.cuda.synchronize(gpu)
+            synchronize(gpu)
         return entries, kept
 
     def room_needed(self):

@@ -25,8 +25,8 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 
 
 def _check_has_gpu():
-    import torch
-    return torch.cuda.is_available()
+    from horovod.torch._devices import has_gpu
+    return has_gpu()
 
 
 def __getattr__(name):

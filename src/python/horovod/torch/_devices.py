@@ -14,6 +14,27 @@ if _current_stream is not None:
     _core.set_stream_source(_current_stream, _kind)
 
 
+def has_gpu():
+    return torch.cuda.is_available()
+
+
+def is_on_gpu(tensor):
+    return tensor.is_cuda
+
+
+def current_stream(device):
+    return torch.cuda.current_stream(device)
+
+
+def is_captured():
+    """True if what this thread gives to its GPU now becomes part of a graph."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def synchronize(device):
+    torch.cuda.synchronize(device)
+
+
 class _OwnDevice:
     """The one GPU of this rank whose tensors the core takes: that of the first tensor of the job."""
 
@@ -100,7 +121,7 @@ def join(device):
 def _load_on_own_gpu(data):
     """Unpickles the memory of a tensor. What was on a GPU of the rank that sent it comes to the one of this rank."""
     def place(storage, location):
-        if location.startswith("cuda") and torch.cuda.is_available():
+        if location.startswith("cuda") and has_gpu():
             location = f"cuda:{_own.number_or_current()}"
         return torch.serialization.default_restore_location(storage, location)
 

@@ -6,6 +6,7 @@ from torch.autograd import forward_ad
 
 from horovod import _core, _ops
 from horovod.common import operations
+from horovod.torch._devices import current_stream, is_on_gpu
 
 try:
     from torch.utils.weak import WeakIdKeyDictionary as ByTensor  # tensor -> anything; an entry goes with its tensor
@@ -69,7 +70,7 @@ def _why_without_memory(tensor):
     if fakes is not None and isinstance(tensor, fakes.FakeTensor):
         return "a FakeTensor stands for a tensor while a program is traced, and has no values; call Horovod outside " \
                "of that"
-    if tensor.numel() == 0 or not (tensor.is_cpu or tensor.is_cuda or computes) or _address_of(tensor) != 0:
+    if tensor.numel() == 0 or not (tensor.is_cpu or is_on_gpu(tensor) or computes) or _address_of(tensor) != 0:
         return None
     if hasattr(tensor, "to_local"):
         return f"a {kind.__name__} is spread over processes and has no memory of its own; communicate the part that " \
@@ -184,7 +185,7 @@ def source_of(operation, tensor):
 
 def stream_of(operation):
     """Returns the stream on which an operation that is started now gets its input. None on the host."""
-    return torch.cuda.current_stream(operation.ordinal) if operation.ordinal >= 0 else None
+    return current_stream(operation.ordinal) if operation.ordinal >= 0 else None
 
 
 def kept_result(handle, index, like, stream):
@@ -197,7 +198,7 @@ def kept_result(handle, index, like, stream):
     result = torch.from_dlpack(_core.take_result(handle, index, DTYPES[like.dtype]))
     if stream is None:
         return result if is_on_host(like) else result.to(like.device)
-    now = torch.cuda.current_stream(like.device)
+    now = current_stream(like.device)
     copy = result.clone()
     if now != stream:
         stream.wait_stream(now)

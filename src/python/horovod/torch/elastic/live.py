@@ -20,6 +20,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from horovod.common.elastic import ObjectState
+from horovod.torch import _devices
 from horovod.torch._tensors import version_of
 from horovod.torch.elastic.handlers import (ModelStateHandler, OptimizerStateHandler, SamplerStateHandler,
                                             StateDictHandler)
@@ -143,7 +144,7 @@ _all = weakref.WeakSet()
 def _note_step(*_):
     """A step of any optimizer in this process, before it changes anything. Some change tensors without a trace in
     their versions."""
-    is_captured = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    is_captured = _devices.is_captured()
     for each in list(_all):
         each.is_changed = True
         if is_captured and not each.is_blind:
