@@ -67,7 +67,8 @@ struct VerbRow {
   };
 };
 
-extern const std::array<VerbRow, 10> verb_rows;  // the rows are in the order of the verbs' values
+inline constexpr std::size_t verb_count = 10;
+extern const std::array<VerbRow, verb_count> verb_rows;  // the rows are in the order of the verbs' values
 inline std::span<const VerbRow> verbs() noexcept {
   return verb_rows;
 }

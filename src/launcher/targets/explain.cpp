@@ -93,6 +93,12 @@ Prospect prospect_of_mpi(const Config& config, const Environment& environment) {
   return {Says::only_if, "where all ranks can start the same MPI (plugins: " + plugins + ")", use.why};
 }
 
+Prospect prospect_of(const TransportRow& transport, const Config& config, const Environment& environment) {
+  if (transport.library == Library::none) return {};
+  if (transport.library == Library::mpi) return prospect_of_mpi(config, environment);
+  return {Prospect::Says::only_if, "where all ranks have its library", ""};
+}
+
 std::string medium_of(const TransportRow& transport, const Config& config) {
   if (!transport.uses_sockets()) return std::string(transport.medium);
   std::string text = std::string(transport.medium) + " over " +
@@ -111,7 +117,7 @@ std::vector<std::string> carriers(std::string beginning, bool TransportRow::*rea
   std::string ruled_out;
   for (const TransportRow& transport : transports_by_preference) {
     if (!(transport.*reaches)) continue;
-    Prospect prospect = transport.library == Library::mpi ? prospect_of_mpi(config, environment) : Prospect{};
+    Prospect prospect = prospect_of(transport, config, environment);
     std::string name(transport.name);
     if (prospect.says != Says::no) lines.push_back(beginning + name + ", " + medium_of(transport, config));
     switch (prospect.says) {
