@@ -55,7 +55,10 @@ def draw(seed):
         faults.append((phase, str(dice.randint(0, 3)), str(step), cause))
     if any(fault[0] == "again" for fault in faults):  # a failure comes first
         faults.append(("step", str(dice.randint(0, 3)), "1", "SIGKILL"))
-    return dice.randint(2, 4), dice.choice([0, 0, 1, 2]), faults, dice.random() < 0.5
+    ranks, spares, is_live = dice.randint(2, 4), dice.choice([0, 0, 1, 2]), dice.random() < 0.5
+    if len(faults) >= ranks:  # a rank that meets nobody is not missed, however long it is stopped
+        faults = [(*fault[:3], "SIGKILL") if fault[0] == "again" else fault for fault in faults]
+    return ranks, spares, faults, is_live
 
 
 def must_succeed(faults, ranks):
