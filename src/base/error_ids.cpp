@@ -17,19 +17,19 @@ constexpr ErrorRow error_table[] = {
      "A flag is unknown, malformed, out of range, or contradicts another one. The message names the flag and the "
      "nearest known one. `horovodrun --help` lists all; flags of the command itself come after the command."},
     {"HVD1002", "faulty file of --config-file",
-     "The file cannot be read, is no block YAML of sections with `key: value` lines, or has a value that its key "
-     "does not take. The message has the line. Correct it, or leave the flag out."},
+     "The file cannot be read, is not YAML with sections of `key: value` lines, or has a value that its key does not "
+     "accept. The message names the line. Correct it, or leave the flag out."},
     {"HVD1003", "faulty file of settings",
-     "The site's or the user's file of settings cannot be read or understood; the message has file, line, what was "
-     "expected and what was found. If it is the site's, tell the administrator; `HOROVOD_SITE_CONFIG=none` "
-     "starts without it. See docs/configuration.md."},
+     "The site's or the user's file of settings cannot be read or understood. The message names the file, the line, "
+     "what was expected and what was found. If it is the site's file, tell the administrator; with "
+     "`HOROVOD_SITE_CONFIG=none` the job starts without it. See docs/configuration.md."},
     {"HVD1004", "locked setting",
      "A flag, a variable or a file sets what the site has locked. Leave it out, or ask the contact that the "
      "message names. `horovodrun --show-config` shows what is locked and where each value comes from."},
     {"HVD1005", "no plan for the job",
-     "The number of ranks, the hosts, the command or the launcher do not fit each other or the job around: `-np` "
-     "is missing, there are too few slots, a host file is wrong, the launcher is not there. `horovodrun --explain` "
-     "with the same flags shows what was found."},
+     "The number of ranks, the hosts, the command and the launcher do not fit together, or they do not fit the "
+     "scheduler's job. For example, `-np` is missing, there are too few slots, a host file is wrong, or the launcher "
+     "is not installed. `horovodrun --explain` with the same flags shows what was found."},
     {"HVD1006", "command not found",
      "The command of the ranks does not exist along PATH, or cannot be executed. Check its spelling, the "
      "loaded modules or environment, and the file's permissions."},
@@ -71,10 +71,10 @@ constexpr ErrorRow error_table[] = {
      "`horovodrun --explain`; HOROVOD_LOG_LEVEL=debug prints each step."},
     {"HVD2002", "alone among several",
      "The process was started as one of several, but found none of the others, so each would train alone. Use the "
-     "flag that the message names, as `srun --mpi=pmix`, or let the launcher's variables through."},
+     "flag that the message names, such as `srun --mpi=pmix`, or pass the launcher's variables on to the process."},
     {"HVD2003", "some ranks did not come in time",
-     "Some ranks did not come to the meeting before HOROVOD_START_TIMEOUT. They may still import modules, hang, or "
-     "have ended, or were started in another way. The message names them; raise the limit if imports are slow."},
+     "Some ranks did not come to the meeting within HOROVOD_START_TIMEOUT seconds. They still import modules, hang, "
+     "have ended, or were started in another way. The message names them. Raise the limit if imports are slow."},
     {"HVD2004", "Horovod is not started",
      "A function that needs the job was called before `hvd.init()` (in C: `hvd_init`) or after "
      "`hvd.shutdown()`."},
@@ -97,8 +97,9 @@ constexpr ErrorRow error_table[] = {
      "An argument of one call is wrong, whatever the other ranks do. The message names the argument, what was "
      "expected and what was found."},
     {"HVD2107", "the job has ended",
-     "The operation cannot be carried out, because Horovod was shut down: by this rank, by another one that ended in "
-     "order, or by the program's end of MPI. If ranks take different numbers of steps, see `hvd.join()`."},
+     "The operation cannot be carried out, because Horovod was shut down: by this rank, by another rank that called "
+     "hvd.shutdown() or ended, or because the program ended MPI. If ranks take different numbers of steps, see "
+     "`hvd.join()`."},
     {"HVD2108", "not possible here",
      "This build does not have what was asked for, or it is not possible with this library, this kind of memory or "
      "this machine. The message names what would make it possible."},
@@ -106,13 +107,14 @@ constexpr ErrorRow error_table[] = {
      "There was not enough memory for the operation, or a limit on it was reached. The message names the "
      "amount and, if a limit was reached, the limit."},
     {"HVD2110", "the system refused",
-     "The operating system or a library refused a call. The message has the call and the reason that was given."},
+     "The operating system or a library refused a call. The message names the call and the reason."},
     {"HVD2111", "a process set of ranks that are not there",
-     "The ranks of a process set must be ranks of the job, each named once. In an elastic job the sets of hvd.init() "
-     "must fit into the least number of ranks: raise `--min-np`."},
+     "The ranks of a process set must be ranks of the job, each named once. In an elastic job, the sets of hvd.init() "
+     "may have only ranks below `--min-np`: raise `--min-np`."},
     {"HVD2201", "missing ranks",
-     "Some ranks do not submit what others wait for: different code, another number of batches, an exception that "
-     "was swallowed, or a hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends such jobs."},
+     "Some ranks do not submit an operation that others wait for. They run different code, have another number of "
+     "batches, swallowed an exception, or hang. See docs/troubleshooting.md; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends "
+     "such jobs."},
     {"HVD3001", "checkpoint that cannot be written",
      "The state could not be saved: no space, no permission, another job has the lease of the path, or no HDF5 "
      "library. The previous generation is untouched."},

@@ -109,9 +109,9 @@ constexpr Row rows[] = {
      "to this size",
      integer_at<&Config::device_fusion_threshold_bytes>},
     {"HOROVOD_CYCLE_TIME", milliseconds, "1",
-     "how long tensors in device memory may wait at most for others to travel with, while no program waits for them; "
-     "while their device is idle only those that are less than 1 MB together wait, for 1 ms at most; 0: they never "
-     "wait; tensors in host memory never wait for a clock",
+     "the longest time that a tensor in device memory waits for others to travel in one batch with it, while no "
+     "program waits for it; while the device is idle, tensors wait only until they have 1 MB together, for 1 ms at "
+     "most; 0: they never wait; tensors in host memory never wait for a clock",
      decimal_at<&Config::cycle_time_ms>},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", flag, "1",
      "0: an operation on a tensor in device memory is done when the device has done it, so that hvd.synchronize and "
@@ -145,7 +145,7 @@ constexpr Row rows[] = {
      "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a "
      "node and one more",
      &port_range_of},
-    {"HOROVOD_PEER_TIMEOUT", patience, "10", "after which a node that gives no sign of life is lost; at least 1",
+    {"HOROVOD_PEER_TIMEOUT", patience, "10", "a node that gives no sign of life for so long is lost; at least 1",
      decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM",
      "signals upon which hvd.should_stop() becomes true on all ranks, separated by commas; caught from the first call "
@@ -167,8 +167,8 @@ constexpr Row rows[] = {
      "can be loaded, between nodes",
      text_at<&Config::mpi>, equal},
     {"HOROVOD_NCCL", nccl_use, "",
-     "0: tensors on GPUs go through host memory, not over NCCL; 1: an error where NCCL cannot be used; default: NCCL "
-     "wherever all ranks have it",
+     "0: tensors on GPUs go through host memory, not over NCCL; 1: it is an error if NCCL cannot be used; default: "
+     "NCCL is used if all ranks have it",
      text_at<&Config::nccl>, equal},
     {"HOROVOD_NCCL_LIBRARY", path, "",
      "file of the NCCL library; default: the one that the program has loaded, else libnccl.so.2, where the loader "
@@ -195,7 +195,8 @@ constexpr Row rows[] = {
      "as HOROVOD_HIERARCHICAL_ALLREDUCE=1, and links of the devices are used along the rails, too, where there are any",
      flag_at<&Config::torus_allreduce>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144",
-     "step of a rank through a batch in shared memory, at least 4096; each rank has two",
+     "bytes of a batch in shared memory that a rank works on at a time; smaller values count as 16384, larger ones as "
+     "67108864; each rank has room for two such chunks",
      integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start",
      flag_at<&Config::dynamic_process_sets>, equal},
@@ -231,14 +232,14 @@ constexpr Row rows[] = {
      "file of the HDF5 library for checkpoints; default: the first of 1.10 or later that the loader finds, else "
      "h5py's"},
     {"HOROVOD_PLUGIN_PATH", path, "",
-     "folders, separated by colons, where plugins are looked for besides the library's own"},
+     "folders, separated by colons, where plugins are looked for besides the library's own folder"},
     {"HOROVOD_SITE_CONFIG", path, "",
      "the site's settings, a file; none: no such file; default: etc/horovod/site.yaml in the nearest folder above the "
      "installed library that has it"},
     {"HOROVOD_CUDA_DRIVER", path, "",
      "file of NVIDIA's driver library; default: libcuda.so.1, where the loader finds it"},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", flag, "1",
-     "GPU: one kernel copies the tensors of a batch; 0: they are copied one by one, the way out where no kernel can be "
+     "GPU: one kernel copies the tensors of a batch; 0: they are copied one by one, for GPUs on which no kernel can be "
      "loaded"},
     {"HOROVOD_GPU_ROOT", path, "",
      "folder in which proc/driver/nvidia and dev are looked for, for tests; default: those of the system"},
@@ -251,8 +252,8 @@ constexpr Row rows[] = {
      "ranks where the program starts it",
      flag_at<&Config::pmi_bridge>},
     {"HOROVOD_SSH", text, "ssh",
-     "horovodrun: command to use in place of ssh; it gets -p and -i if these flags were given, a host and a command "
-     "for a shell there"},
+     "horovodrun: command to use in place of ssh; its arguments are -p and -i if these flags were given, a host, and a "
+     "command for the shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "",
      "horovodrun: where horovodrun is on other hosts; default: where it is on this one"},
     {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5",
@@ -260,7 +261,8 @@ constexpr Row rows[] = {
     {"HOROVOD_ELASTIC_RESET_LIMIT", count, "",
      "how often hvd.elastic.run begins again; then it ends the job; default: no limit"},
     {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600",
-     "horovodrun: how long an elastic job waits for the least number of slots (--min-np)"},
+     "horovodrun: how long an elastic job waits for the least number of ranks (--min-np), and for a rank that does not "
+     "answer"},
     {"HOROVOD_MAX_REQUEUES", count, "0",
      "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "",
@@ -287,7 +289,7 @@ constexpr Row rows[] = {
      nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER", text, "", "the image that the rank runs in (--container)", nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER_BIND", text, "",
-     "folders that are seen inside besides, source[:target], separated by commas (--container-bind)", nowhere, ordinary,
+     "more folders that the image sees, source[:target], separated by commas (--container-bind)", nowhere, ordinary,
      "horovodrun"},
     {"HOROVOD_CONTAINER_MPI", path, "", "the host's MPI for the image (--container-mpi)", nowhere, ordinary,
      "horovodrun"},
