@@ -156,12 +156,12 @@ typedef struct hvd_world {
   int is_homogeneous;         /* every node runs the same number of ranks */
 } hvd_world;
 HVD_API hvd_status hvd_get_world(hvd_runtime* runtime, hvd_world* world);
-/* For code that has no pointer to the runtime and holds no lock under which it changes, such as kernels that threads of
- * a framework call: gives the current runtime, which is not freed until hvd_leave(). The first runtime that hvd_init()
+/* Gives the current runtime, which is not freed until hvd_leave(). For code that has no pointer to the runtime, or
+ * cannot know whether it was freed, such as kernels that threads of a framework call. The first runtime that hvd_init()
  * makes is the current one until its hvd_shutdown(), which waits for these callers. `generation`, if not null, receives
- * a number that grows with every current runtime: operations of an earlier one are gone and must not be used, nor
- * released. Fails with HVD_NOT_INITIALIZED if there is none. Takes nanoseconds. A thread that has entered must not call
- * hvd_shutdown(). */
+ * a number that grows with every current runtime: operations of an earlier one are freed and must not be used, nor
+ * released. Fails with HVD_NOT_INITIALIZED if there is no current runtime. Takes nanoseconds. A thread that has entered
+ * must not call hvd_shutdown(). */
 HVD_API hvd_status hvd_enter(hvd_runtime** runtime, uint64_t* generation);
 HVD_API void hvd_leave(hvd_runtime* runtime); /* after each hvd_enter() that returned HVD_OK; on any thread */
 /* True if a plugin for an MPI library was installed. */
@@ -170,8 +170,8 @@ typedef struct hvd_device_facts {
   size_t struct_size;   /* the caller sets it to sizeof(hvd_device_facts) */
   const char* name;     /* "host", "cuda" or "rocm" */
   int dlpack_type;      /* the DLDeviceType of DLPack: 1, 2 or 10 */
-  void* default_stream; /* the handle of the default stream, which frameworks know by null, while null means no stream
-                         * here. Null: there is no such handle */
+  void* default_stream; /* the handle of the default stream. Frameworks may write null for it, but in this header a null
+                         * stream means no stream. Null: there is no such handle */
 } hvd_device_facts;
 /* What bindings to frameworks need to know of a kind of memory. Fails with HVD_INVALID_ARGUMENT for other numbers. */
 HVD_API hvd_status hvd_get_device_facts(hvd_device device, hvd_device_facts* facts);
@@ -231,10 +231,11 @@ typedef struct hvd_op_description {
   hvd_device device;          /* the memory of input and output, 0: host. It must be equal on all ranks */
   int device_ordinal;         /* number of this rank's device, as the device's library counts. The first tensor
                                * decides: all tensors of a rank that are in device memory are on one device. For
-                               * HVD_JOIN: the device by which a rank takes part that has used none yet */
+                               * HVD_JOIN: the device with which the rank takes part, if it has used none yet */
   const char* group;     /* null, or the name of a group. If HOROVOD_DISABLE_GROUP_FUSION is set, an operation is fused
                       * only with operations of its group */
-  int has_output_device; /* not 0: the next two say where the output is, which is checked. 0: where the input is */
+  int has_output_device; /* not 0: the next two fields tell where the output is, and hvd_prepare() fails if it is not
+                          * where the input is; 0: this is not checked */
   hvd_device output_device;
   int output_device_ordinal;
 } hvd_op_description;
@@ -262,9 +263,9 @@ typedef struct hvd_completion {
   hvd_status status;
   const char* message; /* explains a failure; valid during the call */
   hvd_runtime* runtime;
-  hvd_handle handle; /* the handle of the start. hvd_result_* take it during the call, for this index, although it is
-                      * not done and even if it was released. In the call for its last operation they take it for all
-                      * indices, if it was not released */
+  hvd_handle handle; /* the handle of the start. During the call, hvd_result_* accept it for this index, although it is
+                      * not done and even if it was released. During the call for its last operation they accept it for
+                      * all indices, unless it was released */
   size_t index;      /* the operation's number among those of its start */
 } hvd_completion;
 
@@ -275,8 +276,8 @@ typedef struct hvd_start_arguments {
   size_t struct_size; /* sizeof(hvd_start_arguments); equal in all elements of an array, which are this far apart */
   hvd_op* op;
   const void* input;
-  void* output; /* may equal input, but must not overlap it otherwise. Null for allgather and alltoall, and possible for
-                 * reducescatter: the runtime then keeps the result (hvd_result_*) */
+  void* output; /* may equal input, but must not overlap it otherwise. It is null for allgather and alltoall, and may be
+                 * null for reducescatter: the runtime then keeps the result (hvd_result_*) */
   int64_t first_dimension; /* number of rows of this call's input, for allgather and alltoall; ignored for other
                               verbs */
   const int64_t* splits;   /* number of rows for each rank of the set, by place, for alltoall; copied. Null: equal
@@ -394,7 +395,7 @@ typedef enum hvd_stop_cause {
 } hvd_stop_cause;
 
 /* Returns 1 if the program should leave its loop now. All ranks of the process set (0: all ranks) get 1 at the same
- * step. Returns 0 if the loop should go on, and -1 with hvd_last_error() if the set does not exist. Call this
+ * step. Returns 0 if the loop should go on. Returns -1 with hvd_last_error() if the set does not exist. Call this
  * function after each step, on the thread that waits for the step's operations (hvd_wait), because the place of the
  * last of these operations decides. It sends no message and never blocks. With its first call the process begins to
  * listen for the signals of HOROVOD_STOP_SIGNALS, except those that the program handles itself. Rank 0 also begins
@@ -402,9 +403,10 @@ typedef enum hvd_stop_cause {
 HVD_API int hvd_should_stop(hvd_runtime* runtime, int process_set);
 /* For a child process of a rank that has installed signal handlers of its own, or that was executed anew (a data
  * loader's worker). Launchers and schedulers often send a signal of HOROVOD_STOP_SIGNALS to all processes of a rank.
- * From now on this process ignores one unless its parent sends it; then that does what it did before. Other children
- * that a rank has forked do so without this call. `parent` is the parent's number, or that of the process that acts as
- * such. Does nothing in a rank, or if the parent is none. Needs no runtime. */
+ * From now on, this process ignores such a signal unless its parent sends it; a signal of the parent does what it did
+ * before this call. Other children that a rank has forked ignore these signals without this call. `parent` is the
+ * number of the parent, or of the process that acts as the parent. Does nothing in a rank, or if the parent is not a
+ * rank. Needs no runtime. */
 HVD_API hvd_status hvd_shelter_child(int parent);
 /* Asks all ranks to stop. The first such request of any rank counts. The reason is shown to people; it may be null.
  * May be called on any thread, but not in a signal handler. */
@@ -425,8 +427,8 @@ typedef struct hvd_elastic_facts {
 HVD_API hvd_status hvd_get_elastic_facts(hvd_elastic_facts* facts);
 /* Returns what horovodrun has told this process about hosts since it joined, or since the last call: 0: nothing, 1:
  * some were removed, 2: some were added, 3: both. `time`, which may be null, receives when, in seconds since 1970. Only
- * rank 0 is told. Never blocks. After hvd_init_with() has failed, 4: the job ends for want of ranks, and this process,
- * which has said that it can, is to write a checkpoint and to end with the exit code 75. */
+ * rank 0 is told. Never blocks. After hvd_init_with() has failed, 4 means: the job ends because it has too few ranks,
+ * and this process, whose elastic_keeps was 1, is to write a checkpoint and to end with exit code 75. */
 HVD_API int hvd_take_hosts_updated(double* time);
 
 /* ---- timeline ---------------------------------------------------------------------------------------------------- */
@@ -471,7 +473,7 @@ typedef struct hvd_checkpoint_entry {
                         "uint8" … */
   const int64_t* shape;
   const void* data; /* host memory of a tensor that is to be written; null in an entry that was read */
-  size_t bytes;     /* the shape of a tensor in an entry that was read */
+  size_t bytes;     /* size of the data of a tensor, in an entry that was read */
   const char* unit; /* the unit of a tensor, such as "m/s"; null: none */
 } hvd_checkpoint_entry;
 
@@ -494,8 +496,9 @@ HVD_API hvd_status hvd_checkpoint_save(hvd_runtime* runtime, const char* path, c
 
 /* Copies the tensors of the entries into `memory`, in their order, each at a multiple of 64 bytes from its start, and
  * points the entries to the copies. The program may then change its tensors while another thread saves the copies.
- * An entry whose data is null gets a place for the caller to fill, from the memory of a GPU for instance. *bytes is the
- * size of `memory` before, and afterwards what the copies need. If `memory` is null, only *bytes is set. Local. */
+ * An entry whose data is null gets a place for the caller to fill, from the memory of a GPU for instance. Before the
+ * call, *bytes is the size of `memory`; after it, *bytes is the size that the copies need. If `memory` is null, only
+ * *bytes is set. Local. */
 HVD_API hvd_status hvd_checkpoint_copy(hvd_checkpoint_entry* entries, size_t count, void* memory, size_t* bytes);
 
 typedef struct hvd_checkpoint hvd_checkpoint; /* a checkpoint that is open for reading */
@@ -533,9 +536,9 @@ typedef struct hvd_checkpoint_target {
  * paths. Rank 0 reads; the other ranks get the bytes by broadcasts. */
 HVD_API hvd_status hvd_checkpoint_read(hvd_checkpoint* checkpoint, const hvd_checkpoint_target* targets, size_t count);
 
-/* Takes the exclusive right to write to a path (see hvd_checkpoint_options.lease), as hvd_checkpoint_save does, or
- * looks whether this process still has it. Fails with HVD_INVALID_ARGUMENT if a process of another job has it. Call it
- * before you write or remove files of your own beside a checkpoint. Local. */
+/* Takes the exclusive right to write to a path (see hvd_checkpoint_options.lease), as hvd_checkpoint_save does. If this
+ * process has the right already, checks that this is still so. Fails with HVD_INVALID_ARGUMENT if a process of another
+ * job has it. Call it before you write or remove files of your own beside a checkpoint. Local. */
 HVD_API hvd_status hvd_checkpoint_claim(const char* path);
 /* Gives up the exclusive right to write to a path (see hvd_checkpoint_options.lease). Without this call the process
  * keeps the right until it ends. Local. */
@@ -546,10 +549,10 @@ HVD_API hvd_status hvd_checkpoint_library(const char* otherwise);
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
 
-/* A meeting is for a program that starts ranks by means of its own (a cluster's workers, pods, another scheduler), in
- * place of horovodrun. It is a store in that program, which the ranks reach over TCP: their hvd_init() meets
- * there, and they and the program put and get values. Needs no runtime, and the program is no rank. A process that
- * knows the meeting's secret can take part. Values are not encrypted on their way, but nobody without the secret can
+/* A meeting is for a program that starts ranks itself, in place of horovodrun: on a cluster's workers, in pods, under
+ * another scheduler. It is a store in that program, which the ranks reach over TCP. The ranks meet there in hvd_init(),
+ * and the ranks and the program put and get values. Needs no runtime, and the program is no rank. A process that knows
+ * the meeting's secret can take part. Values are not encrypted on their way, but a process without the secret cannot
  * change them.
  *
  * Calls with one meeting run one after the other. A forked child cannot use its parent's meeting, but may enter it. */
@@ -570,13 +573,13 @@ HVD_API hvd_status hvd_meeting_open(const hvd_meeting_options* options, hvd_meet
 HVD_API hvd_status hvd_meeting_enter(const char* addresses, const char* port, const char* secret, int64_t timeout_ms,
                                      hvd_meeting** meeting);
 /* Calls visit for each environment variable by which a process becomes this rank of the meeting in hvd_init(). One of
- * them is the secret: it must not be put into a command line, nor where others can read it. The texts are valid during
- * the call. Only in the process that opened the meeting. */
+ * them is the secret: do not put it on a command line, or anywhere else where others can read it. The texts are valid
+ * during the call. Only for the process that opened the meeting. */
 HVD_API hvd_status hvd_meeting_variables(hvd_meeting* meeting, int rank,
                                          void (*visit)(void* context, const char* name, const char* value),
                                          void* context);
 /* Tells the meeting that the process of a rank has ended, so that ranks which wait for it in hvd_init() fail at once.
- * `how` completes "rank 3 …", as "exited with code 1". Does no harm for a rank that has done its part. */
+ * `how` completes "rank 3 …", such as "exited with code 1". Does no harm for a rank that has done its part. */
 HVD_API hvd_status hvd_meeting_rank_ended(hvd_meeting* meeting, int rank, const char* how);
 /* Puts a value under a key of 1 to 256 bytes, in place of an earlier one. Others get the whole value or none. */
 HVD_API hvd_status hvd_meeting_put(hvd_meeting* meeting, const char* key, const void* data, size_t bytes);

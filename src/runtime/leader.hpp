@@ -36,7 +36,8 @@ class Leader final : private AgreementEffects {
   // True while the leader waits for room in the log, or for a slot that all ranks have forgotten. Nothing announces
   // these.
   bool has_to_look_again() const { return !unlogged_.empty() || agreement_.waits_for_readers(); }
-  // Set on the root while ops in device memory wait for others to travel with: step() must be called again then.
+  // Set on the root while ops in device memory wait for others that share their batch: step() must be called again
+  // then.
   std::optional<Clock::time_point> linger_due() const {
     const Coordinator* coordinator = agreement_.coordinator();
     return coordinator == nullptr ? std::nullopt : coordinator->linger_due();

@@ -211,8 +211,8 @@ void Coordinator::schedule_all() {
   for (auto& [lane, ready] : ready_) take_all(ready);
 }
 
-// True if the ops wait for others to travel with. For a device linger_due_ is then set. A batch that would be the third
-// in flight could not begin yet, so nobody waits longer for it because it lingers.
+// True if the ops wait for others to travel in one batch with them. For a device linger_due_ is then set. A batch that
+// would be the third in flight could not begin yet, so it loses no time by lingering.
 bool Coordinator::lingers(Ready& ready, const BatchesInFlight& batches_in_flight) {
   const auto [set, kind] = ready.lane;
   if (ready.bytes >= threshold_of(kind)) return false;
