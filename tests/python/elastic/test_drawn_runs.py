@@ -57,7 +57,7 @@ def draw(seed):
         faults.append(("step", str(dice.randint(0, 3)), "1", "SIGKILL"))
     ranks, spares, is_live = dice.randint(2, 4), dice.choice([0, 0, 1, 2]), dice.random() < 0.5
     if len(faults) >= ranks:  # a rank that meets nobody is not missed, however long it is stopped
-        faults = [(*fault[:3], "SIGKILL") if fault[0] == "again" else fault for fault in faults]
+        faults = [(*fault[:3], "SIGKILL") if fault[0::3] == ("again", "SIGSTOP") else fault for fault in faults]
     return ranks, spares, faults, is_live
 
 
