@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/panic.hpp"
+
 namespace hvd::collectives::staged {
 
 namespace {
@@ -50,7 +52,12 @@ void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
       for (int seat = 0; seat < size_; ++seat)
         chunks_ = std::max({chunks_, chunks_of(splits_.sent(seat)), chunks_of(splits_.received(seat))});
       return;
-    default: total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in; chunks_ = chunks_of(total_);
+    case Verb::allreduce:
+    case Verb::broadcast:
+      total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in;
+      chunks_ = chunks_of(total_);
+      return;
+    default: panic("a verb is to be staged that is not cut here");
   }
 }
 

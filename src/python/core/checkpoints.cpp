@@ -77,10 +77,16 @@ struct Entries {
     entry.kind = keep(kind);
     entry.type = static_cast<hvd_entry_type>(type);
     if (entry.path == nullptr || entry.kind == nullptr) return false;
-    if (type == HVD_ENTRY_BOOL || type == HVD_ENTRY_INTEGER) entry.integer = PyLong_AsLongLong(value);
-    else if (type == HVD_ENTRY_NUMBER) entry.number = PyFloat_AsDouble(value);
-    else if (type == HVD_ENTRY_TEXT) entry.text = keep(value);
-    else if (type == HVD_ENTRY_TENSOR && !add_tensor(value, entry)) return false;
+    switch (entry.type) {
+      case HVD_ENTRY_GROUP:
+      case HVD_ENTRY_NONE: break;
+      case HVD_ENTRY_BOOL:
+      case HVD_ENTRY_INTEGER: entry.integer = PyLong_AsLongLong(value); break;
+      case HVD_ENTRY_NUMBER: entry.number = PyFloat_AsDouble(value); break;
+      case HVD_ENTRY_TEXT: entry.text = keep(value); break;
+      case HVD_ENTRY_TENSOR:
+        if (!add_tensor(value, entry)) return false;
+    }
     all.push_back(entry);
     return PyErr_Occurred() == nullptr;
   }

@@ -2,6 +2,7 @@
 import inspect
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -197,6 +198,13 @@ def test_a_hundred_times():
         hvd.init()
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 1.0
         hvd.shutdown()
+
+
+def test_tensors_of_a_device_that_the_core_does_not_know_are_copied_with_a_notice(capfd):
+    from horovod.torch import _devices
+    of_another_make = types.SimpleNamespace(is_cpu=False, is_cuda=False, is_meta=False, device=torch.device("xpu"))
+    assert [_devices.ordinal_for(of_another_make, 0) for _ in range(2)] == [-1, -1]
+    assert capfd.readouterr().err.count("no plugin for what torch calls xpu") == 1
 
 
 def test_leaves_without_shutdown():
