@@ -29,6 +29,10 @@ TEST(JobAround, has_as_many_slots_as_its_scheduler_says) {
   EXPECT_TRUE(lsf_job("n1 2").is_of("lsf"));
 }
 
+TEST(JobAround, is_not_asked_for_a_scheduler_that_there_is_not) {
+  EXPECT_DEATH((void)lsf_job("n1 2").is_of("lfs"), "there is no scheduler 'lfs'");
+}
+
 TEST(JobAround, shares_ranks_out_over_all_of_its_hosts) {
   JobAround even = lsf_job("n1 4 n2 4"), uneven = lsf_job("n1 2 n2 4 n3 1");
   EXPECT_EQ(shares(even, 8), "n1:4 n2:4");

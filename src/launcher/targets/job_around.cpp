@@ -5,11 +5,13 @@
 #include <numeric>
 
 #include "base/counted.hpp"
+#include "base/panic.hpp"
 #include "native/posix/files/text_file.hpp"
 #include "native/posix/machine/host_identity.hpp"
 #include "native/posix/processes/ask_program.hpp"
 #include "native/posix/processes/process.hpp"
 #include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/registry.hpp"
 
 namespace hvd::launcher {
 namespace {
@@ -74,6 +76,13 @@ std::vector<int> proportional(int ranks, const std::vector<int>& weights) {
 
 JobAround::JobAround(const Environment& environment)
     : environment_(environment), around_(schedulers::scheduler_around(sources())) {}
+
+bool JobAround::is_of(std::string_view scheduler) const {
+  // With a name that is misspelt this would be false in every job.
+  if (std::ranges::none_of(schedulers::registry(), [&](const auto& each) { return each.name == scheduler; }))
+    panic("there is no scheduler '" + std::string(scheduler) + "'");
+  return around_.key == scheduler;
+}
 
 schedulers::Sources JobAround::sources() const {
   using namespace std::chrono;

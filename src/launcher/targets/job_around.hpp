@@ -2,6 +2,7 @@
 // The scheduler's job that horovodrun runs in: its hosts, and how many ranks go to each host.
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -17,7 +18,7 @@ class JobAround {
 
   bool is_a_job() const { return around_.is_a_job(); }
   // True if this is a job of the scheduler with this name in the registry, for example "lsf".
-  bool is_of(const std::string& scheduler) const { return around_.key == scheduler; }
+  bool is_of(std::string_view scheduler) const;
   const schedulers::Scheduler& scheduler() const { return *around_.scheduler; }
   const std::string& evidence() const { return around_.evidence; }
   const std::vector<std::string>& passed_over() const { return around_.passed_over; }
