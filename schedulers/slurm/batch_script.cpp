@@ -64,7 +64,7 @@ std::string job_of_slurm(const Environment& environment) {
 std::string own_job_of_slurm(const Environment& environment) {
   const std::string job = environment.get("SLURM_JOB_ID").value_or("");
   // The last task of an array has the array's number. Other numbers than the job's own are of no array, or of the array
-  // from whose task the job was submitted, which sbatch hands on.
+  // from whose task the job was submitted, which sbatch passes on.
   auto task = environment.get("SLURM_ARRAY_TASK_ID");
   if (task && environment.get("SLURM_ARRAY_JOB_ID") == job) return job + "_" + *task;
   return environment.get("SLURM_HET_JOB_ID").value_or(job);

@@ -26,8 +26,8 @@ BatchScript batch_script_of(std::string_view shown);
 // True if the text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
 bool has_job_ended(std::string_view shown);
 
-// Returns the name of the job around this process, "17" or, of a task of a job array, "17_3"; empty outside. A job that
-// such a task has submitted has inherited the variables of the task, and gets its name.
+// Returns the name of the job in which this process runs: "17", or "17_3" for a task of an array; empty outside a job.
+// A job that such a task has submitted has inherited the variables of the task, and gets its name.
 std::string job_of_slurm(const Environment& environment);
 // Returns the job by its own number, which is no other job's. The last task of an array has the number of the array:
 // of it, "17_3".

@@ -165,11 +165,13 @@ class Gates(unittest.TestCase):
     def test_words_that_we_do_not_use_are_found_in_code_and_pages(self):
         self.write(GOOD)
         files = {"README.md": "Who\never waits for ever, whoever it is.\n", "docs/x.md": "It says so, inside of a job.\n",
+                 "docs/y.md": "All but for one hand it on.\n",
                  "src/base/x.cpp": '"the master rank hears of it"\n', "docs/words.md": "goodbye\n", "tests/x.py": "heed\n"}
         self.write(files)
         self.assertEqual([fault.split("': write")[0] for fault in words.faults_of(self.root)], [
             "README.md:2: 'for ever", "README.md:2: 'whoever", "src/base/x.cpp:1: 'master rank",
-            "src/base/x.cpp:1: 'hears of", "docs/x.md:1: 'says so", "docs/x.md:1: 'inside of"])
+            "src/base/x.cpp:1: 'hears of", "docs/x.md:1: 'says so", "docs/x.md:1: 'inside of",
+            "docs/y.md:1: 'but for", "docs/y.md:1: 'hand it on"])
 
     def test_a_default_in_a_switch_over_a_closed_set_is_found(self):
         case = "case hvd::ReduceOp::sum: return 1;"

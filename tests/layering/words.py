@@ -21,6 +21,12 @@ INSTEAD = {
     r"goodbye|farewell": "leaves, has left",
     r"(?:master|chief|coordinator) rank": "rank 0, leader, root",
     r"who (?:administers|uses it)": "the administrator, the user",
+    r"but for": "except",
+    r"for want of": "because it lacks, because there are too few",
+    r"upon": "on, when",
+    r"refused? by name": "an error that names it",
+    r"hands (?:it |them )?on|hand (?:it|them) on": "pass on",
+    r"look(?:s|ed)? whether": "check whether",
 }
 FORBIDDEN = re.compile("|".join(rf"(\b(?:{phrase})\b)" for phrase in INSTEAD), re.IGNORECASE)
 ROOMS = ("src", "schedulers", "jobscripts", "modules", "containers", "examples", "docs")

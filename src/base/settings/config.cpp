@@ -148,8 +148,8 @@ constexpr Row rows[] = {
     {"HOROVOD_PEER_TIMEOUT", patience, "10", "a node that gives no sign of life for so long is lost; at least 1",
      decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM",
-     "signals upon which hvd.should_stop() becomes true on all ranks, separated by commas; caught from the first call "
-     "of it on, or from hvd.init() on if this is set; none: no signal",
+     "signals that make hvd.should_stop() true on all ranks, separated by commas; caught from the first call of it on, "
+     "or from hvd.init() on if this is set; none: no signal",
      text_at<&Config::stop_signals>},
     {"HOROVOD_STOP_MARGIN_SECONDS", seconds, "30",
      "time that is left before the scheduler's end of the job when a last checkpoint has been written",

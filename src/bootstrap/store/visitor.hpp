@@ -24,7 +24,7 @@ class StoreVisitor {
   // if the store does not answer.
   Status put(std::string_view key, ConstBytes value);
   // Returns the size of the value as soon as it is there. If the deadline has passed when the call begins, it only
-  // looks whether there is a value.
+  // checks whether there is a value.
   Result<std::uint64_t> size_of(std::string_view key, Deadline deadline);
   // Reads a value that is there. `into` has its size. With `forgets` the store drops the value, but not one of another
   // size.

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 
 enum class Joined {
   is_member,         // it is a rank now, or listens for stops
-  listens_for_stops  // it saves upon a stop signal, and is a rank or was one
+  listens_for_stops  // it saves when it gets a stop signal, and is a rank or was one
 };
 
 // Returns those of `all` that have joined in this way, without those below another one: they are of another job.

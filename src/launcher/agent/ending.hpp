@@ -4,8 +4,8 @@
 //
 //  1. Every rank's process group and every descendant outside of these groups gets the first signal, and SIGCONT, which
 //     wakes stopped processes.
-//     SIGTERM first goes only to the processes that save upon it (audience.hpp), and to the others once these have
-//     ended. Otherwise a worker's end would make its rank fail before it has saved.
+//     SIGTERM first goes only to the processes that save when they get it (audience.hpp), and to the others once these
+//     have ended. Otherwise a worker's end would make its rank fail before it has saved.
 //  2. If the first signal was not SIGTERM, all get SIGTERM after half of the grace (background jobs of a shell ignore
 //     SIGINT).
 //  3. After the grace every descendant gets SIGKILL, again and again until none is left, so that a process cannot

@@ -68,7 +68,7 @@ class ElasticJob {
     int slots = 0;
     Clock::time_point ready_by{};
   };
-  // The job ends for want of ranks. Before that, this process writes a checkpoint of its last commit.
+  // The job ends because it has too few ranks. Before that, this process writes a checkpoint of its last commit.
   struct Keeping {
     Membership::End end;
     Rank process;
@@ -113,7 +113,7 @@ class ElasticJob {
   std::map<Rank, Clock::time_point> kill_at_;  // processes that were told to end
   std::optional<Clock::time_point> wake_at_;
   std::optional<Keeping> keeping_;
-  // Asked while hosts are lost: a scheduler that ends the job around may end only what runs on other hosts.
+  // Asked while hosts are lost: a scheduler that ends its job may end only the processes on other hosts.
   Question job_around_;
   std::optional<Clock::time_point> ask_again_at_;
   Epoch epoch_ = 0;

@@ -74,7 +74,7 @@ void HostLink::reap() {
   (void)read_complaints();
 }
 
-// The command leads a session (become_command), but for an instant after its start.
+// The command leads a session (become_command), except for an instant after its start.
 void HostLink::signal_way(int signal) const {
   if (process <= 0) return;
   if (is_here || ::kill(-process, signal) != 0) ::kill(process, signal);

@@ -40,7 +40,7 @@ struct ElasticOptions {
                                  // Empty if they are discovered: then JobOptions::hosts has this machine alone
   std::optional<Discovery::Script> script{};
   std::function<HostPlan(const std::string& host)> plan_of_host{};  // for hosts that are discovered, or come back
-  // Asks the scheduler, on a thread of its own, whether the job around has ended. Returns a text for the user, empty if
+  // Asks the scheduler, on a thread of its own, whether its job has ended. Returns a text for the user, empty if
   // not. Called at the start, and again and again while hosts are lost.
   std::function<std::string()> ask_for_end_of_job_around{};
 };

@@ -392,7 +392,7 @@ PyMethodDef functions[] = {
     {"checkpoint_library", checkpoint_library, METH_VARARGS,
      "checkpoint_library(otherwise): opens the HDF5 library; NotImplementedError if there is none."},
     {"checkpoint_claim", checkpoint_claim, METH_VARARGS,
-     "checkpoint_claim(path): takes the right to write there, or looks whether this process still has it."},
+     "checkpoint_claim(path): takes the right to write there, or checks that this process still has it."},
     {"checkpoint_release", checkpoint_release, METH_VARARGS, "checkpoint_release(path): others may write it now."},
     {"meeting_open", meeting_open, METH_VARARGS,
      "meeting_open(size, interfaces or None, first port, last port) -> a meeting in this process, for so many ranks."},

@@ -208,7 +208,7 @@ bool Run::fail(Code code, const std::string& message) {
   return false;
 }
 
-// TensorFlow hands on the code and the text alone, and other errors have the same code. So failures of the job are
+// TensorFlow passes on only the code and the text, and other errors have the same code. So failures of the job are
 // counted before TensorFlow is told of them.
 void Run::fail_because_of(hvd_status status, const std::string& message) {
   const Code code = code_of(status);

@@ -103,7 +103,7 @@ class Handles {
   // the thread for callbacks calls for those that it has told.
   // announce() wakes the waiters, once for many handles.
   void note(HandleCell& cell, const Outcome& outcome);
-  // count_down() is true if the engine has to look whether a device still uses the results.
+  // count_down() is true if the engine has to check whether a device still uses the results.
   bool count_down(HandleCell& cell);
   void announce() { completed_.post(); }
   // True if the handle is done as soon as the callback returns that is told of this operation.

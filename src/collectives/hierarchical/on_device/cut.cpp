@@ -34,7 +34,7 @@ void CutOfBatch::restart(std::span<const Segment> tensors, std::int64_t share) {
     all += count;
   }
   if (!has_whole_tensors_ && all > 0) {
-    // The chunks have equal lengths, but for the last one.
+    // The chunks have equal lengths, except the last one.
     const std::int64_t chunks = quotient_up(all, std::max<std::int64_t>(share, 1) * rails_);
     const std::int64_t of_share = quotient_up(quotient_up(all, chunks * rails_), aligned_) * aligned_;
     for (std::int64_t begin = 0; begin < all; begin += of_share * rails_)

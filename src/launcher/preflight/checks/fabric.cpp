@@ -78,7 +78,7 @@ const Check fabric_check{"fabric", gather_fabric, [](const Allocation& allocatio
                                "see lspci and the kernel's log of that node (a driver that did not load)");
                            if (auto firsts = allocation.first_of_each_node();
                                verdict.findings.empty() && !firsts.empty() && firsts.front()->get("fabric").empty())
-                             verdict.summary = "no device but for sockets";
+                             verdict.summary = "no device except those of sockets";
                            if (allocation.by_node().size() < 2) return verdict;
                            for (const Facts* probe : allocation.first_of_each_node()) {
                              const auto devices = items_of(probe->get("fabric"));

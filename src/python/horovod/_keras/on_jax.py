@@ -1,8 +1,9 @@
-"""Gradients of Keras on JAX: in a program that JAX compiles, all of an optimizer's go through one call of the host.
+"""Gradients of Keras on JAX: in a program that JAX compiles, all gradients of an optimizer go through one call of the
+host.
 
-jax.experimental.io_callback would do, but for its copies of the arguments: a thread of XLA's makes them, and where the
-process has one processor, that thread is the one that waits for them. So the call is a primitive of our own, which gets
-the arguments as they are.
+jax.experimental.io_callback cannot be used, because it copies the arguments: a thread of XLA makes the copies, and if
+the process has one processor, that same thread waits for them. So the call is a primitive of our own, which gets the
+arguments as they are.
 """
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from horovod._keras import arrays
 from horovod._keras.backends import Reduction
 from horovod.common.compression import Compressor, NoneCompressor
 
-_last_error = None  # the exception of the last call of the host that failed; JAX hands on its text alone
+_last_error = None  # the exception of the last call of the host that failed; JAX passes on only its text
 
 
 def _half(dtype):

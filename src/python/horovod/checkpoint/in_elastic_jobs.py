@@ -7,8 +7,8 @@ from horovod.torch.functions import broadcast_object
 
 
 class CheckpointerHandler(StateHandler):
-    """Ranks that come later save at the same steps as the others. If the job ends for want of ranks, one of them writes
-    the last commit, with what the Checkpointer was told last before it."""
+    """Ranks that come later save at the same steps as the others. If the job ends because it has too few ranks, one of
+    them writes the last commit, with the last step() of the Checkpointer before it."""
 
     follows_root = True
 

@@ -57,7 +57,7 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
 
 
 def _number(name, value):
-    """Takes whatever is a whole number, such as numpy's, but for True and False."""
+    """Accepts every whole number, also those of numpy, except True and False."""
     if value is None:
         return None
     try:

@@ -40,7 +40,7 @@ class TensorFlowKerasState(ModelState):
 class TensorFlowState(ObjectState):
     """The state of a training: variables of TensorFlow, and anything else by its name.
 
-    variables: by default all global variables of the graph, but for the sums of backward_passes_per_step. session: that
+    variables: by default all global variables of the graph, except the sums of backward_passes_per_step. session: that
     of TensorFlow 1's graph; by default the current one.
     """
 

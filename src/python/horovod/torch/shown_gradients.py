@@ -39,7 +39,7 @@ class ShownGradients:
             self.take_back()
 
     def take_back(self, computed=None):
-        """Removes the gradients, but for the one that was computed and those to which the program has given values."""
+        """Removes the gradients, except the one that was computed and those to which the program has given values."""
         shown, self._shown = self._shown, []
         for parameter, gradient, hook in shown:
             hook.remove()

@@ -1,4 +1,4 @@
-"""What the user of an elastic job may choose, for programs that hand it on."""
+"""The settings of an elastic job, for programs that pass them on."""
 import dataclasses
 from typing import Optional, Tuple
 

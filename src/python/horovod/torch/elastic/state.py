@@ -30,8 +30,8 @@ class TorchState(ObjectState):
 
     Models, optimizers, samplers and other values with a state_dict() are saved as copies, and so is what is in lists,
     dicts, sets, arrays and tensors; other values are kept by reference. A hvd.checkpoint.Checkpointer writes the last
-    commit if the job must end for want of ranks. An attribute may be assigned another value. Attributes that are not
-    named here are not part of the state.
+    commit if the job must end because it has too few ranks. An attribute may be assigned another value. Attributes that
+    are not named here are not part of the state.
 
     live: a commit copies neither parameters nor the state of optimizers. After a failure the training goes on from a
     rank that made no step since its last commit. If there is none, it goes on from a copy: one is made when a round
