@@ -132,14 +132,6 @@ def gradient_dtype(parameter):
     return getattr(parameter, "grad_dtype", None) or parameter.dtype
 
 
-def note_change(*tensors):
-    """Tells autograd that an operation in place changes these tensors. A backward pass that needs their earlier values
-    then raises an error, as after torch's own operations in place."""
-    for tensor in tensors:
-        if not tensor.is_inference():
-            _increment_version(tensor)
-
-
 def _increment_version_by_change(tensor):
     """What torch.autograd.graph.increment_version does, for versions of torch that lack it: changes no element."""
     with torch.no_grad():
@@ -147,6 +139,24 @@ def _increment_version_by_change(tensor):
 
 
 _increment_version = getattr(getattr(torch.autograd, "graph", None), "increment_version", _increment_version_by_change)
+
+
+def note_change(*tensors):
+    """Tells autograd that an operation in place changes these tensors. A backward pass that needs their earlier values
+    then raises an error, as after torch's own operations in place."""
+    _increment_version(tensors)
+
+
+def _note_change_one_by_one(*tensors):
+    for tensor in tensors:
+        if not tensor.is_inference():
+            _increment_version(tensor)
+
+
+try:
+    note_change()
+except (AttributeError, TypeError):  # older versions of torch take one tensor
+    note_change = _note_change_one_by_one
 
 
 def check_group(tensors, verb, name):
