@@ -95,13 +95,15 @@ class Slurm final : public Scheduler {
       return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
     // For the number of a job array squeue tells about all its tasks, for that of a heterogeneous job about all parts.
     const std::string own = sources.environment.has("SLURM_ARRAY_TASK_ID")
-                                ? job(sources.environment)
+                                ? own_job_of_slurm(sources.environment)
                                 : sources.environment.get("SLURM_JOB_ID").value_or("");
     std::string text = sources.ask({"squeue", "--noheader", "--jobs", own, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));
   }
 
-  Requeue requeue(const Environment& environment) const override { return {{"scontrol", "requeue", job(environment)}}; }
+  Requeue requeue(const Environment& environment) const override {
+    return {{"scontrol", "requeue", own_job_of_slurm(environment)}};
+  }
 
   std::string how_to_ask_for(int slots) const override { return "sbatch -n " + std::to_string(slots); }
 };

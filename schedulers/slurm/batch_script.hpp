@@ -29,8 +29,8 @@ bool has_job_ended(std::string_view shown);
 // Returns the name of the job in which this process runs: "17", or "17_3" for a task of an array; empty outside a job.
 // A job that such a task has submitted has inherited the variables of the task, and gets its name.
 std::string job_of_slurm(const Environment& environment);
-// Returns the job by its own number, which is no other job's. The last task of an array has the number of the array:
-// of it, "17_3".
+// Returns the job by its own number, which is no other job's: what Slurm is asked about, and told to put back. The last
+// task of an array has the number of the array: of it, "17_3". Of a component, the number of the heterogeneous job.
 std::string own_job_of_slurm(const Environment& environment);
 // Returns own_job_of_slurm() in a batch job; empty in other jobs (salloc) and outside.
 std::string batch_job_of_slurm(const Environment& environment);

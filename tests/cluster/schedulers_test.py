@@ -141,7 +141,8 @@ class InAJobOfSlurm(SchedulersTest):
             with open(os.path.join(self.folder, "output." + task), encoding="utf-8") as file:
                 text = file.read()
             self.assertRegex(text, rf"scheduler +Slurm, job \d+_{task}, since SLURM_JOB_ID=\d+\n +1 host with 2 slots")
-            self.assertRegex(text, rf"put back into the queue by `scontrol requeue \d+_{task}`")
+            # By its own number. The last task has the number of the array.
+            self.assertRegex(text, rf"put back into the queue by `scontrol requeue \d+{'_2' if task == '2' else ''}`")
             self.assertEqual(text.count("<stdout>:rank"), 2, text)
 
     def test_ranks_get_the_variables_of_a_job_that_was_submitted_without_any(self):

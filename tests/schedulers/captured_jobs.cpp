@@ -40,6 +40,11 @@ const std::vector<CapturedJob>& captured_jobs() {
                      {"SLURM_JOB_END_TIME", "1700000060"}},
        .expected = "17_3 gpu07:4/4c/4g",
        .seconds_left = 60},
+      {.key = "slurm",  // a job that such a task has submitted: Slurm is asked about the job itself
+       .variables = Texts{{"SLURM_JOB_ID", "25"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}} + slurm,
+       .answers = {{"squeue --noheader --jobs 25 --format %L", "5:00\n"}},
+       .expected = "17_3 n1:2/8c n2:1/8c",
+       .seconds_left = 300},
       {.key = "slurm",  // the last task of a job array, which has the number of the array
        .variables = {{"SLURM_JOB_ID", "17"},
                      {"SLURM_ARRAY_JOB_ID", "17"},

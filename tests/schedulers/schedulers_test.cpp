@@ -65,11 +65,22 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
     return scheduler_around(sources_of(job, environment)).scheduler->requeue(environment);
   };
   using Words = std::vector<std::string>;
-  EXPECT_EQ(requeue({{"SLURM_JOB_ID", "19"}, {"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}}).command,
-            (Words{"scontrol", "requeue", "17_3"}));
   EXPECT_EQ(requeue({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}).command, (Words{"brequeue", "5[2]"}));
   EXPECT_EQ(requeue({{"PBS_JOBID", "5.server"}}).command, (Words{"qrerun", "5.server"}));
   EXPECT_EQ(requeue({{"JOB_ID", "5"}, {"SGE_TASK_ID", "undefined"}}).exit_code, 99);
+
+  // sbatch hands the variables of the job from which it is called on to the new one.
+  auto by_slurm = [&](std::string number, Texts more) {
+    more["SLURM_JOB_ID"] = std::move(number);
+    return requeue(more).command;
+  };
+  const Texts array = {{"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}};
+  EXPECT_EQ(by_slurm("19", array), (Words{"scontrol", "requeue", "19"})) << "a task of the array, or submitted by one";
+  EXPECT_EQ(by_slurm("17", array), (Words{"scontrol", "requeue", "17_3"})) << "not the whole array";
+  const Texts heterogeneous = {{"SLURM_HET_JOB_ID", "20"}, {"SLURM_HET_SIZE", "2"}};
+  EXPECT_EQ(by_slurm("20", heterogeneous), (Words{"scontrol", "requeue", "20"}));
+  EXPECT_EQ(by_slurm("21", heterogeneous), (Words{"scontrol", "requeue", "20"})) << "its other component";
+  EXPECT_EQ(by_slurm("22", heterogeneous), (Words{"scontrol", "requeue", "22"})) << "submitted by it";
 }
 
 Result<Allocation> allocation_of(const CapturedJob& job, const Environment& environment) {

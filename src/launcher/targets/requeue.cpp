@@ -63,7 +63,9 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
     return {asked.exit_code, "exit code " + std::to_string(asked.exit_code) + " asks " + scheduler +
                                  " to put the job " + number + " back into the queue (" + which + ")"};
   const Requeuing::Answer answer = how.run(asked.command);
-  if (answer.is_done) return {0, "the job " + number + " is back in the queue of " + scheduler + " (" + which + ")"};
+  if (answer.is_done)
+    return {0, "`" + joined(asked.command, " ") + "` has put the job back into the queue of " + scheduler + " (" +
+                   which + ")"};
   if (!is_counted) (void)write_times(counter, times);
   return left("`" + joined(asked.command, " ") + "` was refused" +
               (answer.text.empty() ? "" : ": " + std::string(trimmed(answer.text))));
