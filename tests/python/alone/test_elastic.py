@@ -439,6 +439,39 @@ def test_a_value_that_tells_no_state_leaves_the_whole_commit_before():
     assert (state.first.state, state.second.state, state.step) == ({"step": 1}, {"step": 1}, 1)
 
 
+def test_an_attribute_that_cannot_be_copied_leaves_the_whole_commit_before(monkeypatch):
+    def fail(_):
+        raise MemoryError
+
+    state = TorchState(holder=Holder(step=1), seen=[1])
+    state.holder.state, state.seen = {"step": 2}, [2]
+    monkeypatch.setattr(state, "_content_of", fail)
+    with pytest.raises(MemoryError):
+        state.save()
+    monkeypatch.undo()
+    state.restore()
+    assert (state.holder.state, state.seen) == ({"step": 1}, [1])
+
+
+def test_a_commit_that_ends_between_two_values_is_restored_in_no_part(monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    state = TorchState(first=Holder(step=1), second=trained()[0])
+    state.first.state = {"step": 2}
+    monkeypatch.setattr(state._handlers["second"], "save_copy_of", lambda _: interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        state.save()
+    state.first.state = {"step": 3}
+    with pytest.raises(RuntimeError, match="the last commit was interrupted"):
+        state.restore()
+    assert state.first.state == {"step": 3}
+    monkeypatch.undo()
+    state.save()
+    state.restore()
+    assert state.first.state == {"step": 3}
+
+
 def test_tensors_whose_elements_share_memory_are_committed_again_and_again():
     overlapping = torch.arange(6.0).as_strided((2, 3), (2, 1)), torch.ones(2, 1).expand(2, 3)
     plain = torch.ones(2, 3).t(), torch.ones(1, 4)[:, ::2], torch.tensor(1.0)

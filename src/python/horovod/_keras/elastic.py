@@ -98,12 +98,16 @@ class ModelState(ObjectState):
         return aggregation.passes_done(), aggregation.backward_passes_per_step
 
     def _keep_values(self):
+        self._values = self._read()
+
+    def _read(self):
         write_back_variables(self.model)
-        self._values = [(each, np.array(each.numpy())) for each in self._everything()]
+        return [(each, np.array(each.numpy())) for each in self._everything()]
 
     def save(self):
-        self._keep_values()
+        values = self._read()
         super().save()
+        self._values = values
 
     def restore(self):
         write_back_variables(self.model)

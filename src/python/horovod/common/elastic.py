@@ -146,10 +146,13 @@ class ObjectState(State):
         self._saves += 1
 
     def _keep(self, values):
-        """If a copy fails, all of the commit before is still there."""
+        """If a copy fails, all of the commit before is still there: its copies go when the new ones are made."""
+        self._saved_state, self._contents = values, self._contents_of(values)
+
+    def _contents_of(self, values):
+        """Returns attribute -> its value again, and a copy of what is in it."""
         contents = ((name, value, self._content_of(value)) for name, value in values.items())
-        contents = {name: (value, content) for name, value, content in contents if content is not None}
-        self._saved_state, self._contents = values, contents  # attribute -> its value again, and what was in it
+        return {name: (value, content) for name, value, content in contents if content is not None}
 
     def restore(self):
         for name, (value, content) in self._contents.items():

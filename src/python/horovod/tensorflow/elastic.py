@@ -77,8 +77,9 @@ class TensorFlowState(ObjectState):
             step.forget(self.session)
 
     def save(self):
-        self._values = self._read()
+        values = self._read()
         super().save()
+        self._values = values
 
     def restore(self):
         self._write(self._values)

@@ -74,23 +74,38 @@ class TorchState(ObjectState):
                     self._live.replace(name, value)
         object.__setattr__(self, name, value)
 
+    _is_whole = True  # all handlers have saved at the same commit
+
     def save(self):
-        # If one of them raises, all of the commit before is still there.
+        # If one of these raises, all of the commit before is still there.
         states = {name: handler.value.state_dict() for name, handler in self._handlers.items()
                   if type(handler).save is StateDictHandler.save}
+        values = {name: getattr(self, name) for name in self._saved_state}
+        contents = self._contents_of(values)
+        self._begin_copies()
         for name, handler in self._handlers.items():
             if name in states:
                 handler.save_copy_of(states[name])
             else:
                 handler.save()
-        super().save()
+        self._saved_state, self._contents, self._is_whole = values, contents, True
+        self._saves += 1
         if self._live is not None:
             self._live.note_commit()
         self._is_restored = False
 
+    def _begin_copies(self):
+        """The handlers copy into the memory of the commit before. If they do not come to the end, that one is lost; a
+        live state has its copy besides."""
+        self._is_whole = False
+        if self._live is not None:
+            self._live.is_changed = True
+
     def restore(self):
         if self._live is not None:
             self._live.restore()
+        elif not self._is_whole:
+            raise RuntimeError("hvd.elastic: the last commit was interrupted, so that nothing can be restored")
         else:
             for handler in self._handlers.values():
                 handler.restore()
@@ -111,8 +126,10 @@ class TorchState(ObjectState):
             values, self._saves, commit = _from_rank((self._saved_state, self._saves, self._live.commit), root)
             self._keep(values)
             ObjectState.restore(self)
-        for handler in self._handlers.values():  # when all are there: a failure before it leaves the copies as they are
+        self._begin_copies()  # when all are there: a failure before it leaves the copies as they are
+        for handler in self._handlers.values():
             handler.save()
+        self._is_whole = True
         if self._live is not None:
             self._live.end_sync(commit)
 
