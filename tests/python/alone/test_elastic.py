@@ -240,6 +240,21 @@ def test_a_program_without_a_job_is_told_so():
         hvd.elastic.run(lambda state: None)(TorchState(epoch=0))
 
 
+def test_a_method_is_told_how_it_gets_its_state(job):
+    class Trainer:
+        def train(self, state, steps):
+            return self, state.epoch, steps
+
+        decorated = hvd.elastic.run(train)
+
+    trainer, state = Trainer(), TorchState(epoch=3)
+    with pytest.raises(TypeError, match=r"expected a state.* of train, found Trainer\. .*run\(self\.train\)\(state\)"):
+        trainer.decorated(state, 5)
+    assert hvd.elastic.run(trainer.train)(state, 5) == (trainer, 3, 5)
+    with pytest.raises(TypeError, match="expected a state.*, found dict$"):
+        hvd.elastic.run(lambda state: None)({})
+
+
 def test_a_job_of_chosen_processes_is_refused():
     hvd.init(comm=[0])
     try:

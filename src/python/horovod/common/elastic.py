@@ -207,6 +207,7 @@ def run_fn(func, reset):
     """
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
+        _check_state(func, state, args)
         notification_manager.init()
         notification_manager.register_listener(state)
         try:
@@ -215,6 +216,17 @@ def run_fn(func, reset):
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _check_state(func, state, args):
+    """Raises TypeError if the first argument is no state; in a method it is self."""
+    if all(hasattr(state, name) for name in ("save", "restore", "sync")):
+        return
+    name = getattr(func, "__name__", type(func).__name__)
+    of_method = (f". If {name} is a method, leave the decorator out and call hvd.elastic.run(self.{name})(state)"
+                 if args else "")
+    raise TypeError(f"hvd.elastic.run: expected a state, such as hvd.elastic.TorchState, as the first argument of "
+                    f"{name}, found {type(state).__name__}{of_method}")
 
 
 def _check_function(func, state):
