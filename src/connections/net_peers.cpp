@@ -49,7 +49,7 @@ struct NetPeers::State {
   };
   State(const World& the_world, const Config& config, NetListener&& listener, posix::FileDescriptor epoll)
       : world(the_world),
-        patience(milliseconds_of(config.peer_timeout_s)),
+        patience(std::max(milliseconds_of(config.peer_timeout_s), posix::least_patience)),
         look_after(std::clamp<std::chrono::milliseconds>(milliseconds_of(config.start_timeout_s) / 3,
                                                          std::chrono::milliseconds(1), longest_silence)),
         credentials(the_world),

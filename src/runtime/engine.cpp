@@ -6,6 +6,7 @@
 #include "base/overloaded.hpp"
 #include "base/panic.hpp"
 #include "native/posix/processes/thread.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 #include "runtime/thread_affinity.hpp"
 
 namespace hvd::runtime {
@@ -30,7 +31,8 @@ Departure::Settings departure_settings(const Engine::Parts& parts, std::function
   Departure::Settings settings;
   settings.me = parts.world.rank;
   settings.is_elastic = parts.config.elastic;
-  settings.time_for_cause = milliseconds_of(parts.config.peer_timeout_s);
+  // No host is noticed to be lost any earlier.
+  settings.time_for_cause = std::max(milliseconds_of(parts.config.peer_timeout_s), posix::least_patience);
   settings.describe = [&world = parts.world](Rank rank) { return describe(world, rank); };
   Rank leader = parts.layout.node.rank_at(control::NodeBoard::leader);
   settings.describe_leader = [&world = parts.world, leader] {

@@ -1,8 +1,13 @@
 #include "native/posix/sockets/endpoints.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <string>
+
+#include "native/posix/sockets/tcp_socket.hpp"
 
 namespace hvd::posix {
 namespace {
@@ -126,6 +131,25 @@ TEST(Endpoints, that_were_listened_on_take_connections_at_ports_of_the_range) {
   auto none = listen_for_peers("lo", one);
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("no port of it is free"), std::string::npos) << none.error().message;
+}
+
+TEST(TcpSocket, is_not_lost_by_one_question_without_an_answer) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  auto option = [&](int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, name, &value, &size), 0);
+    return value;
+  };
+  for (auto [asked, kept] : {std::pair{1000, 3000}, {2500, 3000}, {4000, 4000}, {10000, 10000}}) {
+    ASSERT_TRUE(prepare_connection(socket.get(), std::chrono::milliseconds(asked)));
+    EXPECT_EQ(option(TCP_USER_TIMEOUT), kept);
+    EXPECT_LT((option(TCP_KEEPIDLE) + option(TCP_KEEPINTVL)) * 1000, kept) << "the second question comes before";
+  }
+  set_patience_with_unanswered_data(socket.get(), std::chrono::milliseconds(1));
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 3000);
+  set_patience_with_unanswered_data(socket.get(), std::chrono::milliseconds(0));
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 0) << "the kernel's own limit";
 }
 
 }  // namespace

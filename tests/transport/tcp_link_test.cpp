@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "native/posix/sockets/tcp_socket.hpp"
 #include "ranks_as_threads.hpp"
 #include "sanitized.hpp"
 #include "transport/registry.hpp"
@@ -250,7 +251,7 @@ TEST(TcpLink, a_peer_that_is_busy_for_longer_than_the_patience_is_not_taken_for_
     }
     ASSERT_EQ(drive(rank, {rank.link->send(Seat{1}, byte, channel(0))}), Progress::done);
     Pending send = rank.link->send(Seat{1}, content, channel(1));
-    for (auto until = Deadline::after(std::chrono::milliseconds(3500)); !until.passed();) {
+    for (auto until = Deadline::after(2 * posix::least_patience); !until.passed();) {
       std::uint32_t announced = thread.wake.announce();
       rank.link->arm();
       ASSERT_EQ(rank.link->poll(send), Progress::pending);

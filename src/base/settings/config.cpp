@@ -145,7 +145,8 @@ constexpr Row rows[] = {
      "ports that ranks of other nodes connect to, where a firewall demands it, 20000-20100; at least one per rank of a "
      "node and one more",
      &port_range_of},
-    {"HOROVOD_PEER_TIMEOUT", patience, "10", "a node that gives no sign of life for so long is lost; at least 1",
+    {"HOROVOD_PEER_TIMEOUT", patience, "10",
+     "a node that gives no sign of life for so long is lost; connections between nodes wait at least 3",
      decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM",
      "signals that make hvd.should_stop() true on all ranks, separated by commas; caught from the first call of it on, "

@@ -16,15 +16,13 @@
 #include "launcher/targets/remote_starters.hpp"
 #include "launcher/targets/target.hpp"
 #include "native/posix/machine/affinity.hpp"
+#include "native/posix/sockets/tcp_socket.hpp"
 #include "schedulers/slurm/components.hpp"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr int most_ranks_per_processor = 16;
-// The kernel asks once a second. It takes two questions without an answer for a host to be lost, because one means
-// nothing: with 2 s, 5 of 60 lifelines broke in 100 s between hosts that nothing ailed.
-constexpr std::chrono::milliseconds least_lifeline_patience{3000};
 
 Error misuse(std::string message) {
   return Error(ErrorCode::invalid_argument, std::move(message));
@@ -77,7 +75,7 @@ Result<NetworkOptions> network_of(const JobRequest& request) {
   network.interfaces = items_of(request.flags.has("nics") ? request.flags.get("nics") : config->network_interfaces);
   network.ports = config->port_range;
   network.start_timeout = milliseconds_of(config->start_timeout_s);
-  network.lifeline_patience = std::max(milliseconds_of(config->peer_timeout_s / 2), least_lifeline_patience);
+  network.lifeline_patience = std::max(milliseconds_of(config->peer_timeout_s / 2), posix::least_patience);
   auto program = program_on_other_hosts(environment);
   if (!program) return program.error();
   network.remote_program = std::move(*program);

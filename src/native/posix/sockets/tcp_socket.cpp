@@ -78,7 +78,7 @@ int outcome_of_connecting(int socket) {
 Status prepare_connection(int socket, std::chrono::milliseconds patience) {
   // The kernel probes first at patience - 3 intervals, then in every interval. With a user timeout the first probe
   // after that time ends the connection (tcp(7)). The kernel counts in seconds here.
-  auto seconds = static_cast<int>(std::max<std::int64_t>(patience.count() / 1000, 1));
+  auto seconds = static_cast<int>(std::max(patience, least_patience).count() / 1000);
   int interval = std::max(seconds / 5, 1);
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1));
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(seconds - 3 * interval, 1)));
@@ -89,6 +89,7 @@ Status prepare_connection(int socket, std::chrono::milliseconds patience) {
 }
 
 void set_patience_with_unanswered_data(int socket, std::chrono::milliseconds patience) {
+  if (patience.count() > 0) patience = std::max(patience, least_patience);
   auto milliseconds = static_cast<unsigned>(std::min<std::int64_t>(patience.count(), 1 << 30));
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
