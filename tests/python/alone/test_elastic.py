@@ -279,7 +279,8 @@ def test_ranks_that_do_not_meet_again_are_told_what_to_do(job, monkeypatch):
         raise HorovodInternalError("a rank is lost")
 
     with pytest.raises(HorovodInternalError,
-                       match=r"(?s)rank 1 was killed.*replaced only in.*Start the job again.*because: a rank is lost"):
+                       match=r"(?s)rank 1 was killed.*replaced only in.*code 0.* in none.*Start the job again.*"
+                             r"because: a rank is lost"):
         train(state)
 
 

@@ -1,7 +1,8 @@
 """An elastic training whose ranks end where the test wants it.
 
 ENDS: "PHASE RANK SIZE", several separated by semicolons: once in the job, that rank (or "all") of a job of that size
-ends in the phase: start, step, commit, reset or end. UNTIL_SIZE: it trains until the job has this size again.
+ends in the phase: start, step, commit, reset or end. HOW: by SIGKILL if not set, "interrupt", or an exit code.
+UNTIL_SIZE: it trains until the job has this size again.
 """
 import os
 import signal
@@ -23,6 +24,11 @@ def end_in(phase):
         open(f"has.ended.{phase}.{hvd.rank()}.{hvd.size()}", "x").close()
     except FileExistsError:
         return
+    how = os.environ.get("HOW", "kill")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how != "kill":
+        sys.exit(int(how))
     os.kill(os.getpid(), signal.SIGKILL)
 
 

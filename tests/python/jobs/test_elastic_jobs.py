@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 HOROVODRUN = os.environ.get("HOROVODRUN", "horovodrun")
 PROGRAM = pathlib.Path(__file__).parents[1] / "elastic" / "train.py"
 
@@ -38,6 +40,25 @@ def test_that_lose_rank_0_go_on_and_take_in_another_process(tmp_path):
     # Ranks 1 and 2 are local ranks 0 and 1 now and keep their GPUs; the new process has that of rank 0, which is gone.
     devices = sorted(line.split()[1:] for line in lines_of(found, "device "))
     assert devices == [["0", "0", "1", "1"], ["1", "1", "2", "2"], ["2", "2", "0", "0"]], found.stdout
+
+
+@pytest.mark.parametrize("how, told", [("3", "ended with exit code 3"),
+                                       ("interrupt", "was killed by signal 2 (SIGINT)")])
+def test_that_lose_a_rank_by_its_exit_or_an_interrupt_go_on(how, told, tmp_path):
+    found = run(tmp_path, "-np", "3", "--min-np", "2", ENDS="step 1 3", HOW=how)
+    assert found.returncode == 0, found.stdout
+    assert f"rank 1 (host localhost, slot 1) {told}: the job goes on with 2 ranks" in found.stdout
+    assert len(lines_of(found, "went back to the last commit, step 5 of 9")) == 2, found.stdout
+    ends = lines_of(found, "done ")
+    assert len(ends) >= 2 and len({end.split(" ", 2)[2] for end in ends}) == 1, found.stdout
+
+
+def test_of_which_a_rank_exits_with_0_before_the_others_end_with_an_error(tmp_path):
+    found = run(tmp_path, "-np", "3", "--min-np", "2", ENDS="step 1 3", HOW="0")
+    assert found.returncode == 1, found.stdout
+    assert "rank 1 (host localhost, slot 1) has ended without a failure, and other ranks still need the job: all " \
+           "ranks must make the same number of steps" in found.stdout
+    assert lines_of(found, "done ") == [], found.stdout
 
 
 def test_of_a_script_with_an_error_end_with_it(tmp_path):

@@ -372,8 +372,9 @@ def begin_again(basics):
         basics.init(process_sets=sets)
     except (ValueError, HorovodInternalError) as error:
         what_to_do = (_if_sets_do_not_fit(sets, error) if is_elastic else
-                      "\nA rank that has ended is replaced only in a job of horovodrun --min-np. Start the job again "
-                      "and let it go on from its last checkpoint (hvd.checkpoint.Checkpointer)")
+                      "\nA rank that has failed is replaced only in a job of horovodrun --min-np; one that has ended "
+                      "with exit code 0 is replaced in none, since all ranks must make the same number of steps. Start "
+                      "the job again and let it go on from its last checkpoint (hvd.checkpoint.Checkpointer)")
         raise HorovodInternalError(f"hvd.elastic.run: the ranks could not begin again: {error}{what_to_do}") from error
 
 
