@@ -1,4 +1,5 @@
 """horovod.torch in a process that no launcher started. The process is a job of one rank."""
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod.torch import _tensors
 
 EXPORTED = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank
 cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built
@@ -200,7 +202,7 @@ def test_a_hundred_times():
         hvd.shutdown()
 
 
-def test_tensors_of_a_device_that_the_core_does_not_know_are_copied_with_a_notice(capfd):
+def test_tensors_of_a_device_that_the_core_does_not_know_are_copied_with_a_notice(running, capfd):
     from horovod.torch import _devices
     of_another_make = types.SimpleNamespace(is_cpu=False, is_cuda=False, is_meta=False, device=torch.device("xpu"))
     assert [_devices.ordinal_for(of_another_make, 0) for _ in range(2)] == [-1, -1]
@@ -212,3 +214,23 @@ def test_leaves_without_shutdown():
     found = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                            timeout=100)
     assert (found.returncode, found.stdout, found.stderr) == (0, "left\n", "")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, TypeError])
+def test_older_versions_of_torch_mark_one_tensor_as_changed_at_a_time(monkeypatch, error):
+    marked = []
+
+    def increment_version(tensor):
+        if not isinstance(tensor, torch.Tensor):
+            raise error("increment_version expects a tensor")
+        marked.append(tensor)
+
+    monkeypatch.setattr(torch.autograd.graph, "increment_version", increment_version)
+    tensors = importlib.util.spec_from_file_location("tensors_of_older_torch", _tensors.__file__)
+    module = importlib.util.module_from_spec(tensors)
+    tensors.loader.exec_module(module)
+    with torch.inference_mode():
+        without_version = torch.zeros(1)
+    a, b = torch.zeros(1), torch.zeros(2)
+    module.note_change(a, without_version, b)
+    assert [id(each) for each in marked] == [id(a), id(b)]

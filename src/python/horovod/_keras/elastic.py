@@ -77,7 +77,7 @@ class ModelState(ObjectState):
             build_optimizer(self.optimizer, model)
         self._size = _core.world()[1] if _core.has_place() else None
         super().__init__(bcast_object=from_rank_0, get_rank=rank, **kwargs)
-        self._keep_values()
+        self._values = self._read()
 
     def _everything(self):
         """Returns all variables of the model and the optimizer, also those that differ between ranks, such as seeds:
@@ -96,9 +96,6 @@ class ModelState(ObjectState):
         if aggregation is None:
             return super()._passes_done()
         return aggregation.passes_done(), aggregation.backward_passes_per_step
-
-    def _keep_values(self):
-        self._values = self._read()
 
     def _read(self):
         write_back_variables(self.model)
@@ -126,8 +123,9 @@ class ModelState(ObjectState):
         if self._aggregation is not None:
             # A process that has joined has done no passes. All ranks must reduce after the same pass.
             self._aggregation.forget()
-        self._keep_values()
+        values = self._read()
         super().sync()
+        self._values = values  # after what may fail: a restore never mixes two commits
 
     def reset(self):
         """Drops the compiled training function if the number of ranks has changed, so that Keras compiles it anew."""

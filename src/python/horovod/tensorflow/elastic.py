@@ -96,5 +96,5 @@ class TensorFlowState(ObjectState):
                 values[i] = value
             self._write(values)
         self._forget_passes()
-        self._values = values
         super().sync()
+        self._values = values  # after what may fail: a restore never mixes two commits

@@ -48,7 +48,7 @@ class _OwnDevice:
 
     def ordinal_for(self, tensor, set_id):
         if not tensor.is_cuda and not tensor.is_meta:
-            return self._tell(f"this Horovod has no plugin for what torch calls {tensor.device.type}")
+            return self._tell_on_rank_0(f"this Horovod has no plugin for what torch calls {tensor.device.type}")
         if _current_stream is None or not tensor.is_cuda:
             return -1
         if not _ops.has_device(set_id):

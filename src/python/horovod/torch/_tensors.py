@@ -155,7 +155,7 @@ def _note_change_one_by_one(*tensors):
 
 try:
     note_change()
-except (AttributeError, TypeError):  # older versions of torch take one tensor
+except (AttributeError, TypeError, RuntimeError):  # older versions of torch take one tensor
     note_change = _note_change_one_by_one
 
 
