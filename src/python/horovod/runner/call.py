@@ -98,7 +98,10 @@ def _run(command, environment):
 
 def _end(process):
     """Asks horovodrun to end the job. Each further Ctrl-C asks more urgently."""
-    for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+    ways = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        ways.remove(signal.SIGINT)  # a shell has started this process in the background, and horovodrun ignores it, too
+    for how in ways:
         process.send_signal(how)
         try:
             process.wait()
