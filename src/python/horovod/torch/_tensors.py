@@ -139,12 +139,14 @@ def _increment_version_by_change(tensor):
 
 
 _increment_version = getattr(getattr(torch.autograd, "graph", None), "increment_version", _increment_version_by_change)
+# increment_version() asks first what kind of argument it has, which takes longer than the rest of the call.
+_increment_versions = getattr(torch._C, "_increment_version", _increment_version)
 
 
 def note_change(*tensors):
     """Tells autograd that an operation in place changes these tensors. A backward pass that needs their earlier values
     then raises an error, as after torch's own operations in place."""
-    _increment_version(tensors)
+    _increment_versions(tensors)
 
 
 def _note_change_one_by_one(*tensors):
