@@ -67,6 +67,8 @@ bool says(PyObject* argument, double number) {
 
 // The arguments of start_again() and start_group_again() besides the tensors.
 struct Wanted {
+  bool is_in_place() const { return in_place != Py_False; }
+
   PyObject *in_place, *name, *reduce_op, *prescale, *postscale, *process_set;
 };
 
@@ -82,13 +84,25 @@ Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, U
   void* input = nullptr;
   if (!known.likeness.matches(tensor, &input)) return Seen::different;
   void* output = input;
-  if (wanted.in_place != Py_True) {
+  if (!wanted.is_in_place()) {
     made = Reference(PyObject_CallFunctionObjArgs(known.make_output.get(), tensor, nullptr));
     if (!made) return Seen::failed;
     if (!known.likeness.matches_made(made.get(), &output)) return Seen::different;
   }
   use = {known.operation.get(), input, output};
   return Seen::alike;
+}
+
+// Tells the framework which tensors are about to change, if the caller wants that. Returns false after an error.
+bool note_change(const Wanted& wanted, PyObject* tensors) {
+  if (wanted.in_place == Py_True || wanted.in_place == Py_False) return true;
+  return static_cast<bool>(Reference(PyObject_CallFunctionObjArgs(wanted.in_place, tensors, nullptr)));
+}
+
+bool note_change_of_one(const Wanted& wanted, PyObject* tensor) {
+  if (wanted.in_place == Py_True || wanted.in_place == Py_False) return true;
+  const Reference tensors(PyTuple_Pack(1, tensor));
+  return tensors && note_change(wanted, tensors.get());
 }
 
 // Returns the Known, or the tuple of them, under the name. Null if there is none; null with a Python error set after a
@@ -128,7 +142,7 @@ PyObject* start_again(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   const Seen seen = is_wanted(known, wanted) ? look_at(known, tensor, wanted, use, made) : Seen::different;
   if (seen != Seen::alike) return seen == Seen::different ? none() : nullptr;
   Started started;
-  if (!start_operation(use, started)) return nullptr;
+  if (!note_change_of_one(wanted, tensor) || !start_operation(use, started)) return nullptr;
   return keep_until_done(started, made ? made.get() : tensor, nullptr, made ? tensor : nullptr);
 }
 
@@ -142,7 +156,7 @@ PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t co
       PyTuple_Size(found.get()) != PyTuple_Size(tensors))
     return none();
   const Py_ssize_t members = PyTuple_Size(tensors);
-  const bool in_place = wanted.in_place == Py_True;
+  const bool in_place = wanted.is_in_place();
   Reference outputs = in_place ? Reference::to(tensors) : Reference(PyTuple_New(members));
   if (!outputs) return nullptr;
   std::vector<Use> uses(static_cast<std::size_t>(members));
@@ -156,7 +170,7 @@ PyObject* start_group_again(PyObject*, PyObject* const* arguments, Py_ssize_t co
     if (!in_place) PyTuple_SetItem(outputs.get(), i, made.release());
   }
   Started started;
-  if (!start_operations(uses, started)) return nullptr;
+  if (!note_change(wanted, tensors) || !start_operations(uses, started)) return nullptr;
   return keep_until_done(started, outputs.get(), nullptr, in_place ? nullptr : tensors);
 }
 

@@ -12,6 +12,7 @@ namespace hvd::python {
 bool add_known_type(PyObject* module);
 
 // start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle or None
+// in_place: False, True, or a function, which means True and is called with the tuple of tensors before the start.
 PyObject* start_again(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 // Like start_again(), for a tuple of tensors that become ready together.
 PyObject* start_group_again(PyObject* module, PyObject* const* arguments, Py_ssize_t count);

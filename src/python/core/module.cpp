@@ -332,7 +332,9 @@ PyMethodDef functions[] = {
      "The same for several, all or none: they become visible to the other ranks together."},
     {"start_again", fast(&start_again), METH_FASTCALL,
      "start_again(tensor, in_place, name, reduce_op, prescale, postscale, process_set) -> handle\n"
-     "Starts the allreduce that was latest under this name again; None if this is another one."},
+     "Starts the allreduce that was latest under this name again; None if this is another one. in_place: False, True "
+     "or\n"
+     "a function, which is called with the tuple of tensors that are about to change."},
     {"forget_all", forget_all, METH_NOARGS,
      "Lets go of what was submitted and not synchronised; when nothing is in flight any more."},
     {"pending_outputs", pending_outputs, METH_NOARGS,

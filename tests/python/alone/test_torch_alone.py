@@ -226,11 +226,12 @@ def test_older_versions_of_torch_mark_one_tensor_as_changed_at_a_time(monkeypatc
         marked.append(tensor)
 
     monkeypatch.setattr(torch.autograd.graph, "increment_version", increment_version)
+    monkeypatch.setattr(torch._C, "_increment_version", increment_version)
     tensors = importlib.util.spec_from_file_location("tensors_of_older_torch", _tensors.__file__)
     module = importlib.util.module_from_spec(tensors)
     tensors.loader.exec_module(module)
     with torch.inference_mode():
         without_version = torch.zeros(1)
     a, b = torch.zeros(1), torch.zeros(2)
-    module.note_change(a, without_version, b)
+    module.note_change((a, without_version, b))
     assert [id(each) for each in marked] == [id(a), id(b)]

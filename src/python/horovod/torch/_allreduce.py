@@ -63,10 +63,11 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     """Like allreduce_async, but in place."""
     handle = None
     if average is None:  # _allreduce_async does the same; here it saves a tenth of the time of tiny gradients
-        handle = _core.start_again(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
+        handle = _core.start_again(tensor, note_change, name, op, prescale_factor, postscale_factor, process_set)
     if handle is None:
-        handle = _allreduce_async(tensor, True, name, average, op, prescale_factor, postscale_factor, process_set)
-    note_change(tensor)
+        op = handle_average_backwards_compatibility(op, average)
+        handle = _start_first_allreduce(tensor, True, name, op, prescale_factor, postscale_factor, process_set)
+        note_change((tensor,))
     return handle
 
 
@@ -145,8 +146,8 @@ def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_fact
     tensors = tuple(tensors)
     known_as = None if name is None else f"{name}#{len(tensors)}"  # differs from the name of a single tensor
     if average is None:
-        handle = _core.start_group_again(tensors, in_place, known_as, op, prescale_factor, postscale_factor,
-                                         process_set)
+        handle = _core.start_group_again(tensors, in_place and note_change, known_as, op, prescale_factor,
+                                         postscale_factor, process_set)
         if handle is not None:
             return handle
     op = handle_average_backwards_compatibility(op, average)
@@ -165,6 +166,8 @@ def _grouped_allreduce_async(tensors, in_place, name, average, op, prescale_fact
         _ops.remember(known_as, tuple(
             _core.Known(operation, tensor, torch.empty_like, op, prescale_factor, postscale_factor, process_set)
             for operation, tensor in zip(operations, tensors)), process_set)
+    if in_place:
+        note_change(tensors)
     return submit_group(operations, tensors, tensors if in_place else tuple(map(torch.empty_like, tensors)))
 
 
@@ -177,10 +180,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """Like grouped_allreduce_async, but in place."""
-    tensors = tuple(tensors)
-    handle = _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
-    note_change(*tensors)
-    return handle
+    return _grouped_allreduce_async(tensors, True, name, average, op, prescale_factor, postscale_factor, process_set)
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):

@@ -32,7 +32,7 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Like broadcast_async, but in place."""
     handle = _broadcast_async(tensor, tensor, root_rank, name, process_set)
-    note_change(tensor)
+    note_change((tensor,))
     return handle
 
 

@@ -139,25 +139,21 @@ def _increment_version_by_change(tensor):
 
 
 _increment_version = getattr(getattr(torch.autograd, "graph", None), "increment_version", _increment_version_by_change)
-# increment_version() asks first what kind of argument it has, which takes longer than the rest of the call.
-_increment_versions = getattr(torch._C, "_increment_version", _increment_version)
 
 
-def note_change(*tensors):
-    """Tells autograd that an operation in place changes these tensors. A backward pass that needs their earlier values
-    then raises an error, as after torch's own operations in place."""
-    _increment_versions(tensors)
-
-
-def _note_change_one_by_one(*tensors):
+def _note_change_one_by_one(tensors):
     for tensor in tensors:
         if not tensor.is_inference():
             _increment_version(tensor)
 
 
+# note_change(tensors) tells autograd that an operation in place changes these tensors. A backward pass that needs their
+# earlier values then raises an error, as after torch's own operations in place. It is what increment_version() calls,
+# without the look at the kind of the argument, which takes longer than the rest.
+note_change = getattr(torch._C, "_increment_version", None)
 try:
-    note_change()
-except (AttributeError, TypeError, RuntimeError):  # older versions of torch take one tensor
+    note_change(())
+except (TypeError, RuntimeError):  # older versions of torch take one tensor
     note_change = _note_change_one_by_one
 
 
