@@ -1,13 +1,16 @@
 """hvd.elastic in a process without others: what is saved, what a round begins with, and when the loop gives up."""
 import collections
+import itertools
 import math
 import random
+import sys
 
 import numpy
 import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod._keras.elastic import ModelState
 from horovod.common import elastic
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.constants import RESET_LIMIT_EXCEEDED_MESSAGE
@@ -52,6 +55,106 @@ def values_of(model, optimizer):
 
 def are_equal(left, right):
     return len(left) == len(right) and all(map(torch.equal, left, right))
+
+
+# ---- interrupts -------------------------------------------------------------------------------------------------
+
+
+def is_interrupted(number, call):
+    """Calls it, with a KeyboardInterrupt at that instruction of a state's own. Returns False if it has fewer."""
+    modules = (elastic.__name__, ModelState.__module__, TorchState.__module__)
+    instructions = itertools.count(1)
+
+    def trace(frame, event, _):
+        if frame.f_globals["__name__"] not in modules:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(instructions) == number:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+        torch.set_grad_enabled(True)  # also where no_grad() was interrupted before its end
+    return False
+
+
+class Variable:
+    def __init__(self, value):
+        self.assign(value)
+
+    def numpy(self):
+        return self.value
+
+    def assign(self, value):
+        self.value = numpy.array(value)
+
+
+class Network:
+    """A model of Keras, as far as a state uses it."""
+    built = True
+
+    def __init__(self):
+        self.weights = [Variable(0), Variable(0)]
+
+
+def keras_state():
+    return ModelState(Network(), step=0, seen=[0])
+
+
+def set_keras(state, number):
+    for each in state.model.weights:
+        each.assign(number)
+
+
+def torch_state(**options):
+    return TorchState(torch.nn.Linear(2, 1), first=Holder(step=0), step=0, seen=[0], **options)
+
+
+def set_torch(state, number):
+    torch.nn.init.constant_(state.model.weight, number)
+    torch.nn.init.constant_(state.model.bias, number)
+    state.first.state = {"step": number}
+
+
+def numbers_of(state):
+    own = [each.numpy() for each in state.model.weights] if isinstance(state, ModelState) else \
+        [*state.model.weight.flatten().tolist(), state.model.bias.item(), state.first.state["step"]]
+    return {int(each) for each in [*own, state.step, *state.seen]}
+
+
+STATES = {"keras": (keras_state, set_keras), "torch": (torch_state, set_torch)}
+
+
+def set_all(state, number, set_objects):
+    set_objects(state, number)
+    state.step, state.seen[:] = number, [number]
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_commit_that_is_interrupted_anywhere_is_restored_whole_or_not_at_all(kind):
+    """Only models and optimizers of torch are copied into the memory of the commit before."""
+    (make, set_objects), found = STATES[kind], set()
+    for number in itertools.count(1):
+        state = make()
+        set_all(state, 1, set_objects)
+        state.save()
+        set_all(state, 2, set_objects)
+        if not is_interrupted(number, state.save):
+            break
+        set_all(state, 3, set_objects)
+        try:
+            state.restore()
+        except RuntimeError:
+            assert kind == "torch" and numbers_of(state) == {3}
+        found.add(tuple(numbers_of(state)))
+    assert found == {(1,), (2,), (3,)} if kind == "torch" else found == {(1,), (2,)}
 
 
 # ---- the loop ---------------------------------------------------------------------------------------------------

@@ -49,6 +49,55 @@ def test_a_state_of_variables_is_saved_restored_and_sent(hvd, rank):
     assert variables[0].numpy().tolist() == [8, 8] and state.batch == 22
 
 
+@pytest.mark.parametrize("kind", ["variables", "session", "model"])
+def test_a_commit_that_is_interrupted_is_restored_whole(hvd, monkeypatch, kind):
+    with contextlib.ExitStack() as stack:
+        session, make = None, hvd.elastic.TensorFlowState
+        if kind == "session":
+            stack.enter_context(tf.Graph().as_default())
+            session = stack.enter_context(tf.compat.v1.Session())
+            variables = [tf.compat.v1.get_variable("v", initializer=[1.0, 1.0])]
+            session.run(tf.compat.v1.global_variables_initializer())
+            state = make(session=session, step=1, seen=[1.0])
+        elif kind == "variables":
+            variables = [tf.Variable([1.0, 1.0])]
+            state = make(variables, step=1, seen=[1.0])
+        else:
+            model = model_for("sgd")
+            variables = model.weights
+            state = hvd.elastic.TensorFlowKerasState(model, step=1, seen=[1.0])
+
+        def set_all(number):
+            for each in variables:
+                value = np.full(each.shape, number, np.float32)
+                each.assign(value) if session is None else each.load(value, session)
+            state.step, state.seen[:] = number, [float(number)]
+
+        def numbers():
+            found = [each.numpy() for each in variables] if session is None else session.run(variables)
+            return {*np.concatenate([each.ravel() for each in found]).tolist(), state.step, *state.seen}
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        set_all(1)
+        state.commit()
+        set_all(2)
+        for what in ("_contents_of", "_copies"):
+            with monkeypatch.context() as patch:
+                patch.setattr(state, what, interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    state.save()
+        set_all(3)
+        state.restore()
+        assert numbers() == {1}
+        set_all(4)
+        state.commit()
+        set_all(5)
+        state.restore()
+        assert numbers() == {4}
+
+
 def test_a_live_state_is_refused_by_name(hvd):
     with pytest.raises(ValueError, match="TensorFlowState: live=True: expected hvd.elastic.TorchState"):
         hvd.elastic.TensorFlowState([], live=True)

@@ -77,7 +77,6 @@ class ModelState(ObjectState):
             build_optimizer(self.optimizer, model)
         self._size = _core.world()[1] if _core.has_place() else None
         super().__init__(bcast_object=from_rank_0, get_rank=rank, **kwargs)
-        self._values = self._read()
 
     def _everything(self):
         """Returns all variables of the model and the optimizer, also those that differ between ranks, such as seeds:
@@ -97,18 +96,13 @@ class ModelState(ObjectState):
             return super()._passes_done()
         return aggregation.passes_done(), aggregation.backward_passes_per_step
 
-    def _read(self):
+    def _copies(self):
         write_back_variables(self.model)
         return [(each, np.array(each.numpy())) for each in self._everything()]
 
-    def save(self):
-        values = self._read()
-        super().save()
-        self._values = values
-
     def restore(self):
         write_back_variables(self.model)
-        for variable, value in self._values:
+        for variable, value in self._kept.copies:
             variable.assign(value)
         if self._aggregation is not None:
             self._aggregation.forget()
@@ -123,9 +117,7 @@ class ModelState(ObjectState):
         if self._aggregation is not None:
             # A process that has joined has done no passes. All ranks must reduce after the same pass.
             self._aggregation.forget()
-        values = self._read()
         super().sync()
-        self._values = values  # after what may fail: a restore never mixes two commits
 
     def reset(self):
         """Drops the compiled training function if the number of ranks has changed, so that Keras compiles it anew."""

@@ -8,6 +8,7 @@ import copy
 import functools
 import queue
 import sys
+import typing
 import warnings
 
 from horovod import _core, _ops
@@ -126,6 +127,14 @@ class State:
         raise NotImplementedError
 
 
+class Kept(typing.NamedTuple):
+    """What a restore goes back to. One assignment replaces all of it, so that a commit that is interrupted leaves the
+    one before."""
+    values: dict  # attribute -> its value
+    contents: dict  # attribute -> its value again, and a copy of what is in it
+    copies: object  # what a subclass keeps besides
+
+
 class ObjectState(State):
     """A state of plain attributes. What is in a list, a dict, a set or an array is kept, as `+=` and append() change
     it in place; other values are kept by reference: to change one, assign another value.
@@ -134,20 +143,22 @@ class ObjectState(State):
     """
 
     def __init__(self, bcast_object, get_rank, **kwargs):
-        self._saved_state = kwargs
-        self._contents = {}
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
         self._keep(kwargs)
 
     def save(self):
-        self._keep({name: getattr(self, name) for name in self._saved_state})
+        self._keep({name: getattr(self, name) for name in self._kept.values})
         self._saves += 1
 
     def _keep(self, values):
-        """If a copy fails, all of the commit before is still there: its copies go when the new ones are made."""
-        self._saved_state, self._contents = values, self._contents_of(values)
+        """Makes a commit of these values of the attributes, and of what else the state has."""
+        self._kept = Kept(values, self._contents_of(values), self._copies())
+
+    def _copies(self):
+        """Returns copies of what a subclass has besides the attributes."""
+        return None
 
     def _contents_of(self, values):
         """Returns attribute -> its value again, and a copy of what is in it."""
@@ -155,17 +166,18 @@ class ObjectState(State):
         return {name: (value, content) for name, value, content in contents if content is not None}
 
     def restore(self):
-        for name, (value, content) in self._contents.items():
+        values, contents, _ = self._kept
+        for name, (value, content) in contents.items():
             if not self._put_back(value, content):
-                self._saved_state[name] = self._content_of(content)
-        for name, value in self._saved_state.items():
+                values[name] = self._content_of(content)
+        for name, value in values.items():
             setattr(self, name, value)
 
     def sync(self):
         """Takes over what rank 0 has saved."""
-        if self._saved_state:
-            self._keep(self._bcast_object(self._saved_state))
-            ObjectState.restore(self)
+        values = self._kept.values
+        self._keep(self._bcast_object(values) if values else values)
+        ObjectState.restore(self)
 
     def _content_of(self, value):
         """Returns a copy of what may change in the value while it stays the same object. None: nothing is known of

@@ -52,9 +52,8 @@ class TensorFlowState(ObjectState):
             variables = [each for each in tf.compat.v1.global_variables() if id(each) not in own]
         self.variables = list(variables)
         super().__init__(bcast_object=from_rank_0, get_rank=_rank, **kwargs)
-        self._values = self._read()
 
-    def _read(self):
+    def _copies(self):
         if self.session is None:
             return [np.array(each.numpy()) for each in self.variables]
         return [np.array(each) for each in self.session.run(self.variables)] if self.variables else []
@@ -76,19 +75,14 @@ class TensorFlowState(ObjectState):
         for step in OpenStep.all_in(self.session):
             step.forget(self.session)
 
-    def save(self):
-        values = self._read()
-        super().save()
-        self._values = values
-
     def restore(self):
-        self._write(self._values)
+        self._write(self._kept.copies)
         self._forget_passes()
         super().restore()
 
     def sync(self):
         """Takes over the state of rank 0, which a restore goes back to from now on."""
-        values = self._read()
+        values = self._copies()
         sent = [i for i, value in enumerate(values) if value.dtype != object]  # every rank has made its own texts
         if _core.has_place():
             names = [f"elastic.variables.{i}" for i in sent]
@@ -97,4 +91,3 @@ class TensorFlowState(ObjectState):
             self._write(values)
         self._forget_passes()
         super().sync()
-        self._values = values  # after what may fail: a restore never mixes two commits

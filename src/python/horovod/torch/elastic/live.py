@@ -179,7 +179,7 @@ class LiveCommits:
         self.progress = 0  # of the rank at its last failure, whatever commit it went back to
         self._state, self._handlers, self._per_copy = weakref.proxy(state), handlers, commits_per_copy
         self._copies = {}  # handlers that copy, by name
-        self._attributes, self._saves = None, 0  # of the copy; None: not whole
+        self._kept, self._saves = None, 0  # of the copy; None: not whole
         self.commit = 0  # the number of the one to which the state belongs
         self._copied = self._last = 0
         self._has_part = False  # in the training; until then each commit makes a copy
@@ -204,11 +204,11 @@ class LiveCommits:
         self.is_changed = False
 
     def _copy(self):
-        self._attributes = None
+        self._kept = None
         for each in self._copies.values():
             each.save()
         self._copied, self._saves = self.commit, self._state._saves
-        self._attributes, self._contents = dict(self._state._saved_state), self._state._contents
+        self._kept = self._state._kept._replace(values=dict(self._state._kept.values))
         self._must_copy = False
 
     def is_kept(self):
@@ -232,13 +232,12 @@ class LiveCommits:
         self.is_changed = False
 
     def _restore_copy(self):
-        if self._attributes is None:
+        if self._kept is None:
             raise RuntimeError("hvd.elastic: the last copy was interrupted, so that nothing can be restored")
         for each in self._copies.values():
             each.restore()
-        self._state._saved_state = {name: value for name, value in self._attributes.items()
-                                    if name not in self._handlers}
-        self._state._contents = self._contents
+        self._state._kept = self._kept._replace(
+            values={name: value for name, value in self._kept.values.items() if name not in self._handlers})
         self._state._saves = self._saves
 
     def begin_sync(self, of_all_ranks, rank):

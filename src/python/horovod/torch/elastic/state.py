@@ -1,7 +1,7 @@
 """The state of a training with torch."""
 import torch
 
-from horovod.common.elastic import ObjectState
+from horovod.common.elastic import Kept, ObjectState
 from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
@@ -56,14 +56,15 @@ class TorchState(ObjectState):
         self._handlers[name] = self._class_for(handler, name, value)(value)
         if self._live is not None:
             self._live.add(name, handler(value))
-        self._saved_state.pop(name, None)
+        self._kept.values.pop(name, None)
+        self._kept.contents.pop(name, None)
         object.__setattr__(self, name, value)
 
     def _class_for(self, handler, name, value):
         return handler if self._live is None else live_class(handler, name, value)
 
     def __setattr__(self, name, value):
-        if name in self.__dict__.get("_handlers", ()) or name in self.__dict__.get("_saved_state", ()):
+        if name in self.__dict__.get("_handlers", ()) or "_kept" in self.__dict__ and name in self._kept.values:
             handler = handler_class(value)
             if handler is not None and \
                     type(self._handlers.get(name)) is not self._class_for(handler, name, value):
@@ -80,7 +81,7 @@ class TorchState(ObjectState):
         # If one of these raises, all of the commit before is still there.
         states = {name: handler.value.state_dict() for name, handler in self._handlers.items()
                   if type(handler).save is StateDictHandler.save}
-        values = {name: getattr(self, name) for name in self._saved_state}
+        values = {name: getattr(self, name) for name in self._kept.values}
         contents = self._contents_of(values)
         self._begin_copies()
         for name, handler in self._handlers.items():
@@ -88,7 +89,7 @@ class TorchState(ObjectState):
                 handler.save_copy_of(states[name])
             else:
                 handler.save()
-        self._saved_state, self._contents, self._is_whole = values, contents, True
+        self._kept, self._is_whole = Kept(values, contents, None), True
         self._saves += 1
         if self._live is not None:
             self._live.note_commit()
@@ -123,7 +124,7 @@ class TorchState(ObjectState):
         if self._live is None:
             super().sync()
         else:
-            values, self._saves, commit = _from_rank((self._saved_state, self._saves, self._live.commit), root)
+            values, self._saves, commit = _from_rank((self._kept.values, self._saves, self._live.commit), root)
             self._keep(values)
             ObjectState.restore(self)
         self._begin_copies()  # when all are there: a failure before it leaves the copies as they are
