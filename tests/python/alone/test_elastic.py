@@ -157,6 +157,33 @@ def test_a_commit_that_is_interrupted_anywhere_is_restored_whole_or_not_at_all(k
     assert found == {(1,), (2,), (3,)} if kind == "torch" else found == {(1,), (2,)}
 
 
+@pytest.mark.parametrize("kind", STATES)
+def test_a_sync_that_is_interrupted_anywhere_is_restored_whole_or_not_at_all(kind, monkeypatch):
+    (make, set_objects), found = STATES[kind], set()
+
+    def of_rank_0(values, *_, **__):
+        set_objects(state, 2)  # the objects come before the attributes
+        return {**values, "step": 2, "seen": [2]}
+
+    for handler in (handlers_module.StateDictHandler, handlers_module.ModelStateHandler):
+        monkeypatch.setattr(handler, "sync", lambda handler: None)
+    monkeypatch.setattr(TorchState, "_check_kinds", lambda *_: None)
+    for number in itertools.count(1):
+        state = make()
+        set_all(state, 1, set_objects)
+        state.save()
+        state._bcast_object = of_rank_0
+        if not is_interrupted(number, state.sync):
+            break
+        set_all(state, 3, set_objects)
+        try:
+            state.restore()
+        except RuntimeError:
+            assert kind == "torch" and numbers_of(state) == {3}
+        found.add(tuple(numbers_of(state)))
+    assert found == {(1,), (2,), (3,)} if kind == "torch" else found == {(1,), (2,)}
+
+
 # ---- the loop ---------------------------------------------------------------------------------------------------
 
 

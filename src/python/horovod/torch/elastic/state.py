@@ -78,10 +78,15 @@ class TorchState(ObjectState):
     _is_whole = True  # all handlers have saved at the same commit
 
     def save(self):
+        super().save()
+        if self._live is not None:
+            self._live.note_commit()
+        self._is_restored = False
+
+    def _keep(self, values):
         # If one of these raises, all of the commit before is still there.
         states = {name: handler.value.state_dict() for name, handler in self._handlers.items()
                   if type(handler).save is StateDictHandler.save}
-        values = {name: getattr(self, name) for name in self._kept.values}
         contents = self._contents_of(values)
         self._begin_copies()
         for name, handler in self._handlers.items():
@@ -89,11 +94,8 @@ class TorchState(ObjectState):
                 handler.save_copy_of(states[name])
             else:
                 handler.save()
-        self._kept, self._is_whole = Kept(values, contents, None), True
-        self._saves += 1
-        if self._live is not None:
-            self._live.note_commit()
-        self._is_restored = False
+        self._kept = Kept(values, contents, None)
+        self._is_whole = True
 
     def _begin_copies(self):
         """The handlers copy into the memory of the commit before. If they do not come to the end, that one is lost; a
@@ -127,11 +129,6 @@ class TorchState(ObjectState):
             values, self._saves, commit = _from_rank((self._kept.values, self._saves, self._live.commit), root)
             self._keep(values)
             ObjectState.restore(self)
-        self._begin_copies()  # when all are there: a failure before it leaves the copies as they are
-        for handler in self._handlers.values():
-            handler.save()
-        self._is_whole = True
-        if self._live is not None:
             self._live.end_sync(commit)
 
     def _content_of(self, value):
