@@ -748,6 +748,56 @@ def test_handlers_of_other_types_can_be_registered():
     assert state.losses == [1.0] and handlers_module._handler_registry is registry
 
 
+@pytest.mark.parametrize("failing", ["of a list", "of a model"])
+def test_a_handler_whose_save_fails_takes_the_training_back_to_the_commit_before(failing):
+    failures = []
+
+    class OfLists(StateHandler):
+        def save(self):
+            self.saved = list(self.value)
+            if failing == "of a list" and failures:
+                raise HorovodInternalError(failures.pop())
+
+        def restore(self):
+            self.value[:] = self.saved
+
+        def sync(self):
+            pass
+
+    class OfModels(handlers_module.ModelStateHandler):
+        def save(self):
+            if failing == "of a model" and failures:
+                raise HorovodInternalError(failures.pop())
+            super().save()
+
+        def sync(self):
+            pass
+
+    def set_to(number):
+        torch.nn.init.constant_(state.model.weight, number)
+        state.first.state, state.losses[:], state.epoch = {"step": number}, [number], number
+
+    began = []
+
+    def train(state):
+        began.append({state.model.weight.item(), state.first.state["step"], *state.losses, state.epoch})
+        if len(began) == 1:
+            set_to(2)
+            failures.append("a rank is lost")
+            state.save()
+
+    registry = get_handler_registry()
+    try:
+        set_handler_registry([(list, OfLists), (torch.nn.Module, OfModels)])
+        state = TorchState(torch.nn.Linear(1, 1, bias=False), first=Holder(), losses=[], epoch=0)
+        state.sync = lambda: None
+        set_to(1)
+        elastic.run_fn(train, lambda: None)(state)
+    finally:
+        set_handler_registry(registry)
+    assert began == [{1}, {1}]
+
+
 # ---- the sampler ------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,11 @@ from horovod.torch.functions import (broadcast_object, broadcast_optimizer_state
 
 
 class StateHandler:
-    """How a value of a TorchState is saved, restored and made equal on all ranks."""
+    """How a value of a TorchState is saved, restored and made equal on all ranks.
+
+    save() assigns a new copy to an attribute and does not change the copy before: if a handler fails, all handlers get
+    their former attributes again.
+    """
 
     root = 0  # the rank whose value sync() takes over
 
@@ -91,11 +95,13 @@ class StateDictHandler(StateHandler):
     """Of values with state_dict() and load_state_dict(): schedulers of learning rates, gradient scalers, …"""
 
     _saved = None
+    copies_begun = 0  # each in the memory of the one before
 
     def save(self):
         self.save_copy_of(self.value.state_dict())
 
     def save_copy_of(self, state):
+        self.copies_begun += 1
         before, self._saved = self._saved, None
         self._saved = _copied(state, before)
 
@@ -131,6 +137,20 @@ class OptimizerStateHandler(StateDictHandler):
 
 class SamplerStateHandler(StateDictHandler):
     pass
+
+
+def put_back(before):
+    """Puts back the copies that handlers had before a save that has failed. Returns False, and puts back nothing, if
+    one of these was overwritten.
+
+    before: pairs of a handler and its attributes.
+    """
+    if any(isinstance(handler, StateDictHandler) and handler.copies_begun != attributes.get("copies_begun", 0)
+           for handler, attributes in before):
+        return False
+    for handler, attributes in before:
+        handler.__dict__ = attributes
+    return True
 
 
 _handler_registry = [(torch.nn.Module, ModelStateHandler), (torch.optim.Optimizer, OptimizerStateHandler),

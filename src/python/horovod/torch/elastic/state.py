@@ -5,7 +5,7 @@ from horovod.common.elastic import Kept, ObjectState
 from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
 from horovod.torch._job import is_initialized, rank
-from horovod.torch.elastic.handlers import StateDictHandler, handler_class, is_written_in_place
+from horovod.torch.elastic.handlers import StateDictHandler, handler_class, is_written_in_place, put_back
 from horovod.torch.elastic.handlers import (ModelStateHandler, OptimizerStateHandler,  # noqa: F401
                                             SamplerStateHandler, StateHandler, get_handler_registry,
                                             set_handler_registry)
@@ -84,16 +84,27 @@ class TorchState(ObjectState):
         self._is_restored = False
 
     def _keep(self, values):
-        # If one of these raises, all of the commit before is still there.
-        states = {name: handler.value.state_dict() for name, handler in self._handlers.items()
+        # If one of these raises, all of the commit before is still there. So it is if another class's save() raises, as
+        # one that communicates may: it comes before what is copied into the memory of the commit before.
+        states = {id(handler): handler.value.state_dict() for handler in self._handlers.values()
                   if type(handler).save is StateDictHandler.save}
         contents = self._contents_of(values)
+        before = [(handler, dict(vars(handler))) for handler in self._handlers.values()]
+        was_whole, was_changed = self._is_whole, self._live is not None and self._live.is_changed
         self._begin_copies()
-        for name, handler in self._handlers.items():
-            if name in states:
-                handler.save_copy_of(states[name])
-            else:
-                handler.save()
+        try:
+            for handler in sorted(self._handlers.values(), key=lambda each: isinstance(each, StateDictHandler)):
+                if id(handler) not in states:
+                    handler.save()
+            for handler in self._handlers.values():
+                if id(handler) in states:
+                    handler.save_copy_of(states[id(handler)])
+        except BaseException:
+            if put_back(before):
+                self._is_whole = was_whole
+                if self._live is not None:
+                    self._live.is_changed = was_changed
+            raise
         self._kept = Kept(values, contents, None)
         self._is_whole = True
 
