@@ -196,12 +196,14 @@ class LiveCommits:
 
     def note_commit(self):
         """The handlers have marked the state."""
-        self.commit += 1
-        self._last = self.commit
+        self._mark_is_of(self.commit + 1)
         is_due = self.commit - self._copied >= self._per_copy
         if is_due or self._must_copy or self.is_blind or not self._has_part:
             self._copy()
-        self.is_changed = False
+
+    def _mark_is_of(self, commit):
+        self.commit = self._last = commit
+        self.is_changed = False  # before the copy: if that is interrupted, there is the mark
 
     def _copy(self):
         self._kept = None
@@ -212,8 +214,8 @@ class LiveCommits:
         self._must_copy = False
 
     def is_kept(self):
-        return not self.is_changed and all(each.is_kept() for each in self._handlers.values()
-                                           if hasattr(each, "is_kept"))
+        watching = [each for each in self._handlers.values() if hasattr(each, "is_kept")]
+        return not self.is_changed and not self.is_blind and all(each.is_kept() for each in watching)
 
     def restore(self):
         """Goes back to the mark, or to the copy if a step was made since."""
@@ -227,8 +229,9 @@ class LiveCommits:
         else:
             self._restore_copy()
         ObjectState.restore(self._state)
+        self.is_changed = True  # until all marks are of one commit again
         for each in self._handlers.values():
-            each.save()  # restoring counts as a change
+            each.save()
         self.is_changed = False
 
     def _restore_copy(self):
@@ -253,7 +256,6 @@ class LiveCommits:
 
     def end_sync(self, commit):
         """The state is that of this commit, and the handlers have marked it."""
-        self.commit = self._last = commit
+        self._mark_is_of(commit)
         self._has_part = True
         self._copy()
-        self.is_changed = False
