@@ -380,9 +380,25 @@ def test_a_method_is_told_how_it_gets_its_state(job):
     trainer, state = Trainer(), TorchState(epoch=3)
     with pytest.raises(TypeError, match=r"expected a state.* of train, found Trainer\. .*run\(self\.train\)\(state\)"):
         trainer.decorated(state, 5)
+    with pytest.raises(TypeError, match=r"of train, found Trainer\. .*run\(self\.train\)\(state\), which passes"):
+        trainer.decorated(state=state, steps=5)
     assert hvd.elastic.run(trainer.train)(state, 5) == (trainer, 3, 5)
+    assert hvd.elastic.run(trainer.train)(steps=5, state=state) == (trainer, 3, 5)
+    assert hvd.elastic.run(lambda of_mine: of_mine.epoch)(of_mine=state) == 3
     with pytest.raises(TypeError, match="expected a state.*, found dict$"):
         hvd.elastic.run(lambda state: None)({})
+    with pytest.raises(TypeError, match="expected a state.*, found none$"):
+        hvd.elastic.run(lambda state: None)()
+
+
+def test_a_method_that_takes_no_state_is_told_how_it_gets_one(job):
+    class Trainer:
+        @hvd.elastic.run
+        def train(self):
+            return self.state.epoch
+
+    with pytest.raises(TypeError, match=r"found Trainer\. .*run\(self\.train\)\(state\), which passes the state after"):
+        Trainer().train()
 
 
 def test_a_job_of_chosen_processes_is_refused():

@@ -37,10 +37,10 @@ def make_run(basics, failure_of, forget_failures=lambda: None):
         """Decorates a function of a state that trains. After a HorovodInternalError the ranks begin again, all with
         rank 0's last commit, and call the function anew."""
         @functools.wraps(func)
-        def raising_failures(state, *args, **kwargs):
+        def raising_failures(*args, **kwargs):
             forget_failures()
             try:
-                return func(state, *args, **kwargs)
+                return func(*args, **kwargs)
             except Exception as error:
                 failure = failure_of(error)
                 if failure is None or failure is error:
@@ -50,9 +50,9 @@ def make_run(basics, failure_of, forget_failures=lambda: None):
         elastic = run_fn(raising_failures, functools.partial(begin_again, basics))
 
         @functools.wraps(func)
-        def wrapper(state, *args, **kwargs):
+        def wrapper(*args, **kwargs):
             check_members(basics)
-            return elastic(state, *args, **kwargs)
+            return elastic(*args, **kwargs)
 
         return wrapper
 

@@ -218,8 +218,8 @@ def run_fn(func, reset):
     begins with rank 0's last commit.
     """
     @functools.wraps(func)
-    def wrapper(state, *args, **kwargs):
-        _check_state(func, state, args)
+    def wrapper(*args, **kwargs):
+        state, args = _state_and_others(func, args, kwargs)
         notification_manager.init()
         notification_manager.register_listener(state)
         try:
@@ -230,15 +230,23 @@ def run_fn(func, reset):
     return wrapper
 
 
-def _check_state(func, state, args):
-    """Raises TypeError if the first argument is no state; in a method it is self."""
-    if all(hasattr(state, name) for name in ("save", "restore", "sync")):
-        return
+def _is_state(value):
+    return all(hasattr(value, name) for name in ("save", "restore", "sync"))
+
+
+def _state_and_others(func, args, kwargs):
+    """Returns the first argument, which may be given by its name, and the others without a name. Raises TypeError if it
+    is no state; in a method it is self."""
+    if not args:
+        args = tuple(kwargs.pop(name) for name in [name for name in kwargs if _is_state(kwargs[name])][:1])
+    if args and _is_state(args[0]):
+        return args[0], args[1:]
     name = getattr(func, "__name__", type(func).__name__)
-    of_method = (f". If {name} is a method, leave the decorator out and call hvd.elastic.run(self.{name})(state)"
-                 if args else "")
+    is_method = args and (args[1:] or kwargs or hasattr(type(args[0]), name))
+    of_method = (f". If {name} is a method, leave the decorator out and call hvd.elastic.run(self.{name})(state), "
+                 "which passes the state after self" if is_method else "")
     raise TypeError(f"hvd.elastic.run: expected a state, such as hvd.elastic.TorchState, as the first argument of "
-                    f"{name}, found {type(state).__name__}{of_method}")
+                    f"{name}, found {type(args[0]).__name__ if args else 'none'}{of_method}")
 
 
 def _check_function(func, state):

@@ -23,8 +23,8 @@ def run(func):
     elastic = run_fn(func, functools.partial(begin_again, _basics))
 
     @functools.wraps(func)
-    def wrapper(state, *args, **kwargs):
+    def wrapper(*args, **kwargs):
         check_members(_basics)
-        return elastic(state, *args, **kwargs)
+        return elastic(*args, **kwargs)
 
     return wrapper
