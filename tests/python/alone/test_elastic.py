@@ -699,18 +699,34 @@ def test_a_gradient_scaler_forgets_the_step_that_failed(job):
     assert are_equal(values_of(model, optimizer), expected)
 
 
-def test_an_attribute_that_is_assigned_is_saved(job):
+@pytest.mark.parametrize("live", [False, True])
+def test_an_object_that_is_assigned_is_part_of_the_next_commit_and_of_none_before(job, live):
     (model, optimizer), (other, _) = trained(), trained(5)
-    state = TorchState(model, optimizer, later=None, epoch=3)
-    state.model = other
-    state.later = torch.optim.SGD(other.parameters(), lr=0.5)
-    expected = values_of(other, state.later)
+    state = TorchState(model, optimizer, later=None, epoch=3, live=live)
+    expected = values_of(model, optimizer)
+    for _ in range(2):
+        state.model, state.optimizer, state.epoch = other, None, 4
+        state.later = torch.optim.SGD(other.parameters(), lr=0.5)
+        step(model, optimizer)
+        step(other, state.later)
+        state.restore()
+        assert (state.model, state.optimizer, state.later, state.epoch) == (model, optimizer, None, 3)
+        assert are_equal(values_of(model, optimizer), expected)
+        step(model, optimizer)
+        state.model = state.model  # no other object
+        state.restore()
+        assert are_equal(values_of(model, optimizer), expected)
+    state.model, state.optimizer, state.later = other, None, torch.optim.SGD(other.parameters(), lr=0.5, momentum=0.5)
     step(other, state.later)
-    state.later.param_groups[0]["lr"] = 9.0
-    state.restore()
-    assert state.model is other and are_equal(values_of(other, state.later), expected)
-    assert state.later.param_groups[0]["lr"] == 0.5 and state.epoch == 3
-    state.sync()
+    state.save()
+    expected = values_of(other, state.later)
+    for _ in range(2):
+        step(other, state.later)
+        state.later.param_groups[0]["lr"] = 9.0
+        state.restore()
+        assert state.model is other and state.optimizer is None and are_equal(values_of(other, state.later), expected)
+        assert state.later.param_groups[0]["lr"] == 0.5 and state.epoch == 3
+        state.sync()
 
 
 def test_a_state_without_a_job_can_be_committed():

@@ -167,17 +167,17 @@ def _see_steps():
 class LiveCommits:
     """The marks and copies of a state.
 
-    handlers: those of the state, by name, which mark. commits_per_copy: each so many commits make a copy, too.
+    The handlers of the state mark. commits_per_copy: each so many commits make a copy, too.
     """
 
-    def __init__(self, state, handlers, commits_per_copy):
+    def __init__(self, state, commits_per_copy):
         if not isinstance(commits_per_copy, int) or commits_per_copy < 1:
             raise ValueError(f"TorchState: commits_per_copy: expected a number of commits, found {commits_per_copy!r}")
         _see_steps()
         self.is_changed = True  # since the mark: a step, another value, or a part of another rank's state
         self.is_blind = False
         self.progress = 0  # of the rank at its last failure, whatever commit it went back to
-        self._state, self._handlers, self._per_copy = weakref.proxy(state), handlers, commits_per_copy
+        self._state, self._per_copy = weakref.proxy(state), commits_per_copy
         self._copies = {}  # handlers that copy, by name
         self._kept, self._saves = None, 0  # of the copy; None: not whole
         self.commit = 0  # the number of the one to which the state belongs
@@ -186,12 +186,15 @@ class LiveCommits:
         self._must_copy = False
         _all.add(self)
 
-    def add(self, name, copying_handler):
-        self._copies[name] = copying_handler
-        self.is_changed = self._must_copy = True
+    @property
+    def _handlers(self):
+        return self._state._handlers
 
-    def replace(self, name, value):
-        self._copies[name].set_value(value)
+    def replace(self, name, copying_handler):
+        """copying_handler: of another object, or None if the attribute is no object with a handler now."""
+        self._copies = {other: handler for other, handler in self._copies.items() if other != name}
+        if copying_handler is not None:
+            self._copies[name] = copying_handler
         self.is_changed = self._must_copy = True
 
     def note_commit(self):
@@ -210,7 +213,7 @@ class LiveCommits:
         for each in self._copies.values():
             each.save()
         self._copied, self._saves = self.commit, self._state._saves
-        self._kept = self._state._kept._replace(values=dict(self._state._kept.values))
+        self._kept = self._state._kept._replace(values=dict(self._state._kept.values), copies=self._copies)
         self._must_copy = False
 
     def is_kept(self):
@@ -229,6 +232,8 @@ class LiveCommits:
         else:
             self._restore_copy()
         ObjectState.restore(self._state)
+        if not is_kept:
+            self._copies, self._must_copy = self._kept.copies, False
         self.is_changed = True  # until all marks are of one commit again
         for each in self._handlers.values():
             each.save()
@@ -237,11 +242,11 @@ class LiveCommits:
     def _restore_copy(self):
         if self._kept is None:
             raise RuntimeError("hvd.elastic: the last copy was interrupted, so that nothing can be restored")
-        for each in self._copies.values():
-            each.restore()
-        self._state._kept = self._kept._replace(
-            values={name: value for name, value in self._kept.values.items() if name not in self._handlers})
+        self._state._kept = self._kept._replace(values=dict(self._kept.values))
         self._state._saves = self._saves
+        for name, each in self._kept.copies.items():
+            each.restore()
+            setattr(self._state, name, each.value)  # it gets a mark if it was not there any more
 
     def begin_sync(self, of_all_ranks, rank):
         """Returns the rank from which all go on."""

@@ -41,44 +41,49 @@ class TorchState(ObjectState):
     def __init__(self, model=None, optimizer=None, *, live=False, commits_per_copy=DEFAULT_COMMITS_PER_COPY, **kwargs):
         kwargs.update(model=model, optimizer=optimizer)
         classes = {name: handler_class(value) for name, value in kwargs.items()}
-        self._handlers = {}
-        self._live = LiveCommits(self, self._handlers, commits_per_copy) if live else None
+        self._handlers = {}  # of the attributes as they are; a commit has those of its own
+        self._live = LiveCommits(self, commits_per_copy) if live else None
         self._is_restored = False
         super().__init__(bcast_object=_from_rank, get_rank=rank,
                          **{name: value for name, value in kwargs.items() if classes[name] is None})
-        for name, handler in classes.items():
-            if handler is not None:
-                self._handle(name, kwargs[name], handler)
+        for name, kind in classes.items():
+            if kind is not None:
+                self._handle(name, kwargs[name])
+                object.__setattr__(self, name, kwargs[name])
+        self._kept = self._kept._replace(copies=self._handlers)
         if live:
             self._live.note_commit()
 
-    def _handle(self, name, value, handler):
-        self._handlers[name] = self._class_for(handler, name, value)(value)
+    def _handle(self, name, value):
+        """Gives a value that is another object a handler of its own: the one of the former object has its commit."""
+        before, kind = self._handlers.get(name), handler_class(value)
+        if kind is None and before is None or before is not None and before.value is value:
+            return
+        handlers = dict(self._handlers)
+        if kind is None:
+            del handlers[name]
+        else:
+            handlers[name] = (kind if self._live is None else live_class(kind, name, value))(value)
         if self._live is not None:
-            self._live.add(name, handler(value))
-        self._kept.values.pop(name, None)
-        self._kept.contents.pop(name, None)
-        object.__setattr__(self, name, value)
-
-    def _class_for(self, handler, name, value):
-        return handler if self._live is None else live_class(handler, name, value)
+            self._live.replace(name, None if kind is None else kind(value))
+        self._handlers = handlers
 
     def __setattr__(self, name, value):
-        if name in self.__dict__.get("_handlers", ()) or "_kept" in self.__dict__ and name in self._kept.values:
-            handler = handler_class(value)
-            if handler is not None and \
-                    type(self._handlers.get(name)) is not self._class_for(handler, name, value):
-                return self._handle(name, value, handler)
-            if name in self._handlers:
-                self._handlers[name].set_value(value)
-                if self._live is not None:
-                    self._live.replace(name, value)
+        kept = self.__dict__.get("_kept")
+        if kept is not None and (name in kept.values or name in kept.copies):
+            self._handle(name, value)
         object.__setattr__(self, name, value)
+
+    def _plain_values(self):
+        """Returns name -> value of the attributes that have no handler; they may have had one at the last commit."""
+        names = {**self._kept.values, **self._kept.copies}
+        return {name: getattr(self, name) for name in names if name not in self._handlers}
 
     _is_whole = True  # all handlers have saved at the same commit
 
     def save(self):
-        super().save()
+        self._keep(self._plain_values())
+        self._saves += 1
         if self._live is not None:
             self._live.note_commit()
         self._is_restored = False
@@ -105,7 +110,7 @@ class TorchState(ObjectState):
                 if self._live is not None:
                     self._live.is_changed = was_changed
             raise
-        self._kept = Kept(values, contents, None)
+        self._kept = Kept(values, contents, self._handlers)
         self._is_whole = True
 
     def _begin_copies(self):
@@ -121,8 +126,10 @@ class TorchState(ObjectState):
         elif not self._is_whole:
             raise RuntimeError("hvd.elastic: the last commit was interrupted, so that nothing can be restored")
         else:
-            for handler in self._handlers.values():
+            self._handlers = self._kept.copies
+            for name, handler in self._handlers.items():
                 handler.restore()
+                object.__setattr__(self, name, handler.value)
             super().restore()
         self._is_restored = True
 
@@ -134,12 +141,14 @@ class TorchState(ObjectState):
         for _, handler in sorted(self._handlers.items()):
             handler.root = root
             handler.sync()
+        values = {name: self._kept.values.get(name, value) for name, value in self._plain_values().items()}
         if self._live is None:
-            super().sync()
+            values = self._bcast_object(values) if values else values
         else:
-            values, self._saves, commit = _from_rank((self._kept.values, self._saves, self._live.commit), root)
-            self._keep(values)
-            ObjectState.restore(self)
+            values, self._saves, commit = _from_rank((values, self._saves, self._live.commit), root)
+        self._keep(values)
+        ObjectState.restore(self)
+        if self._live is not None:
             self._live.end_sync(commit)
 
     def _content_of(self, value):
