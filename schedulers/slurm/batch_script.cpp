@@ -1,11 +1,11 @@
 #include "schedulers/slurm/batch_script.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 
 #include "base/text/number.hpp"
 #include "schedulers/grammar/host_lists.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::schedulers {
 namespace {
@@ -25,17 +25,6 @@ std::string value_of(std::string_view shown, std::string_view key) {
   std::size_t end = value.find(' ');
   while (end < value.size() && !begins_with_key(value.substr(end + 1))) end = value.find(' ', end + 1);
   return std::string(value.substr(0, end));
-}
-
-// Returns the number of the heterogeneous job of which `job` is a component, else `job`. The components of a job have
-// consecutive numbers. Another number is that of the job from which this one was submitted: sbatch passes its variables
-// on.
-std::string whole_job_of(const std::string& job, const Environment& environment) {
-  auto number = number_in<std::int64_t>(job);
-  auto first = number_in<std::int64_t>(environment.get("SLURM_HET_JOB_ID").value_or(""));
-  const int components = std::max(environment.number("SLURM_HET_SIZE").value_or(1), 1);
-  const bool is_component = number && first && *first <= *number && *number < *first + components;
-  return is_component ? std::to_string(*first) : job;
 }
 
 }  // namespace
@@ -79,7 +68,8 @@ std::string own_job_of_slurm(const Environment& environment) {
   // from whose task the job was submitted, which sbatch passes on.
   auto task = environment.get("SLURM_ARRAY_TASK_ID");
   if (task && environment.get("SLURM_ARRAY_JOB_ID") == job) return job + "_" + *task;
-  return whole_job_of(job, environment);
+  auto whole = heterogeneous_job_around(environment);
+  return whole && whole->number ? std::to_string(*whole->number) : job;
 }
 
 std::string batch_job_of_slurm(const Environment& environment) {

@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text/number.hpp"
 #include "schedulers/grammar/host_lists.hpp"
 
 namespace hvd::schedulers {
 namespace {
 
 constexpr int most_components = 128;  // Slurm allows no more components in a job
+
+std::optional<std::int64_t> job_in(const Environment& environment, const std::string& name) {
+  return number_in<std::uint32_t>(environment.get(name).value_or(""));
+}
 
 SlurmComponent component_of(const Environment& environment, const std::string& suffix) {
   auto number = [&](const char* name) { return environment.number(name + suffix).value_or(0); };
@@ -31,9 +36,24 @@ SlurmComponent component_of(const Environment& environment, const std::string& s
 
 }  // namespace
 
+std::optional<HeterogeneousJob> heterogeneous_job_around(const Environment& environment) {
+  HeterogeneousJob job{job_in(environment, "SLURM_JOB_ID_HET_GROUP_0"), 0};
+  if (!job.number) job.number = job_in(environment, "SLURM_HET_JOB_ID");
+  if (auto size = environment.number("SLURM_HET_SIZE")) job.components = std::min(*size, most_components);
+  else
+    while (job.components < most_components &&
+           environment.has("SLURM_JOB_ID_HET_GROUP_" + std::to_string(job.components)))
+      ++job.components;
+  if (job.components == 0) return std::nullopt;
+  auto own = job_in(environment, "SLURM_JOB_ID");
+  bool is_inherited = job.number && own && (*own < *job.number || *own >= *job.number + job.components);
+  return is_inherited ? std::nullopt : std::optional(job);
+}
+
 std::vector<SlurmComponent> components_of_job(const Environment& environment) {
   std::vector<SlurmComponent> components;
-  int count = std::min(environment.number("SLURM_HET_SIZE").value_or(0), most_components);
+  auto whole = heterogeneous_job_around(environment);
+  int count = whole ? whole->components : 0;
   components.reserve(static_cast<std::size_t>(std::max(count, 1)));
   for (int at = 0; at < count; ++at)
     components.push_back(component_of(environment, "_HET_GROUP_" + std::to_string(at)));

@@ -1,6 +1,8 @@
 #pragma once
 // The room that a job of Slurm has for ranks. A job is one component, or several components with different options
 // (salloc A : B). Each component has its own variables, and its own options in a step.
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,15 @@ struct SlurmComponent {
   int ranks = 0;                     // share_out() sets it
   std::vector<std::string> hosts{};  // empty: unknown
 };
+
+// The job of several components to which this one belongs. Their numbers are consecutive.
+struct HeterogeneousJob {
+  std::optional<std::int64_t> number;  // of the first component, which is the name of the whole job; if it is told
+  int components = 0;
+};
+// Returns nullopt for other jobs. A job that was submitted within a heterogeneous job has inherited the variables of
+// that one, because sbatch passes them on: its own number is none of theirs.
+std::optional<HeterogeneousJob> heterogeneous_job_around(const Environment& environment);
 
 std::vector<SlurmComponent> components_of_job(const Environment& environment);
 // Gives each component first as many ranks as it has tasks, then as many as it has room for. The remaining ranks are

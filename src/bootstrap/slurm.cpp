@@ -37,6 +37,7 @@
 #include "bootstrap/meeting/exchange.hpp"
 #include "bootstrap/meeting/node_circle.hpp"
 #include "bootstrap/slurm/files.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -135,13 +136,13 @@ class Slurm final : public Bootstrap {
   // The name is equal on all ranks of a step and different from the name of every other step. After Slurm's controller
   // lost its memory, another step may have the same number, so the name contains srun's port. In a heterogeneous step
   // each component has its own port, so the name does not contain it. In a heterogeneous job each component has its own
-  // job number, so SLURM_HET_JOB_ID is used.
+  // job number, so the number of the whole job is used.
   static std::string step_of(const Environment& environment) {
-    bool is_heterogeneous = environment.has("SLURM_HET_SIZE");
-    auto job = environment.get(environment.has("SLURM_HET_JOB_ID") ? "SLURM_HET_JOB_ID" : "SLURM_JOB_ID");
-    std::string step = "slurm-" + job.value_or("0");
+    auto whole = schedulers::heterogeneous_job_around(environment);
+    std::string step = "slurm-" + (whole && whole->number ? std::to_string(*whole->number)
+                                                          : environment.get("SLURM_JOB_ID").value_or("0"));
     for (const char* part : {"SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) step += "-" + environment.get(part).value_or("0");
-    return step + "-" + (is_heterogeneous ? "het" : environment.get("SLURM_SRUN_COMM_PORT").value_or("0"));
+    return step + "-" + (whole ? "het" : environment.get("SLURM_SRUN_COMM_PORT").value_or("0"));
   }
 
   // Returns the ranks of this node as slurmd tells them; only this rank if slurmd tells none, or contradicts itself.

@@ -36,6 +36,7 @@ const Variables allocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NODELIST", "n[1
 const Variables step_of_four =
     allocation + Variables{{"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "0"},
                            {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}};
+const Variables within_components = {{"SLURM_HET_SIZE", "2"}, {"SLURM_NTASKS", "6"}};
 // The variables of a Slurm step whose tasks are daemons of another launcher, one per node. Its ranks inherit them.
 const Variables step_of_daemons =
     allocation +
@@ -100,8 +101,10 @@ const Row rows[] = {
     {"srun --mpi=pmi2 through a wrapper that closes descriptors",
      step_of_four + Variables{{"SLURM_MPI_TYPE", "pmi2"}, {"PMI_FD", "11"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "4"}},
      false, Launcher::slurm, 4, 2, "srun --mpi=pmix"},
-    {"a heterogeneous step", step_of_four + Variables{{"SLURM_HET_SIZE", "2"}, {"SLURM_NTASKS", "6"}}, false,
-     Launcher::slurm, 4, 2, "srun --mpi=pmix"},
+    {"a heterogeneous step", within_components + step_of_four, false, Launcher::slurm, 6, 2, "srun --mpi=pmix"},
+    {"a step of a job that a heterogeneous job has submitted",
+     Variables{{"SLURM_JOB_ID_HET_GROUP_0", "4"}, {"SLURM_JOB_ID_HET_GROUP_1", "5"}} + within_components + step_of_four,
+     false, Launcher::slurm, 4, 2, "srun --mpi=pmix"},
     {"a step of an old Slurm without STEP_NUM_TASKS",
      allocation + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "4"}}, false,
      Launcher::slurm, 4, 3, "srun --mpi=pmix"},
@@ -215,6 +218,15 @@ TEST(Launch, is_told_by_the_innermost_launcher) {
     EXPECT_EQ(found->size, row.size) << row.what;
     EXPECT_EQ(found->rank, row.rank) << row.what;
   }
+}
+
+TEST(Launch, of_components_may_span_nodes_though_each_knows_one) {
+  Environment environment(Variables{{"SLURM_STEP_NUM_NODES", "1"}} + within_components + step_of_four);
+  auto found = innermost_launch(environment);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(may_span_nodes(*found, environment));
+  environment.set("SLURM_JOB_ID_HET_GROUP_0", "4");
+  EXPECT_FALSE(may_span_nodes(*found, environment)) << "inherited by sbatch";
 }
 
 TEST(Launchers, are_recognised_by_what_their_rows_say) {

@@ -145,6 +145,12 @@ TEST_F(SlurmFolder, is_the_same_for_the_components_of_a_heterogeneous_job) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
+TEST_F(SlurmFolder, has_the_name_of_the_job_and_not_of_the_components_that_submitted_it) {
+  auto slurm = rank_in_step({0, "0", 0, {{"SLURM_HET_SIZE", "2"}, {"SLURM_HET_JOB_ID", "4"}}});
+  const std::string name = std::filesystem::directory_iterator(folder_)->path().filename();
+  EXPECT_TRUE(name.starts_with(".horovod-slurm-7-0-0-0-")) << name;
+}
+
 TEST_F(SlurmFolder, tells_whom_nothing_came_from) {
   auto slurm = rank_in_step({0, "0,1", 0});
   auto done = slurm->fence(Deadline::after(std::chrono::milliseconds(1)));

@@ -17,7 +17,7 @@ MAY_USE = {
     "devices": {"base", "native"},
     "topology": {"base", "native"},
     "schedulers": {"base"},
-    "bootstrap": {"base", "native"},
+    "bootstrap": {"base", "native", "schedulers"},
     "connections": {"base", "native", "bootstrap"},
     "control": {"base", "native", "connections"},
     "transport": {"base", "native", "devices", "connections"},

@@ -11,6 +11,11 @@ Texts operator+(Texts left, const Texts& right) {
 const Texts slurm = {{"SLURM_JOB_ID", "17"},       {"SLURM_JOB_NODELIST", "n[1-2]"},
                      {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_JOB_CPUS_PER_NODE", "8(x2)"},
                      {"SLURM_NTASKS", "3"},        {"SLURM_TASKS_PER_NODE", "2,1"}};
+const Texts heterogeneous = {
+    {"SLURM_JOB_ID_HET_GROUP_0", "20"},           {"SLURM_JOB_ID_HET_GROUP_1", "21"},
+    {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},     {"SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]"},
+    {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0", "4"}, {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1", "8(x2)"},
+    {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "1"},    {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2(x2)"}};
 const Texts summit = {{"LSB_JOBID", "4711"},
                       {"LSB_JOBINDEX", "0"},
                       {"LSB_MCPU_HOSTS", "batch5 1 h41n08 42 h41n03 42 "},
@@ -61,17 +66,15 @@ const std::vector<CapturedJob>& captured_jobs() {
        .expected = "17 n1:8/8c/2g n2:8/8c/2g",
        .seconds_left = 86405},
       {.key = "slurm",
-       .variables = {{"SLURM_JOB_ID", "20"},
-                     {"SLURM_HET_JOB_ID", "20"},
-                     {"SLURM_HET_SIZE", "2"},
-                     {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},
-                     {"SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]"},
-                     {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0", "4"},
-                     {"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1", "8(x2)"},
-                     {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "1"},
-                     {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2(x2)"}},
+       .variables = Texts{{"SLURM_JOB_ID", "20"}, {"SLURM_HET_SIZE", "2"}} + heterogeneous,
        .answers = {{"squeue --noheader --jobs 20 --format %L", "UNLIMITED\n"}},
        .expected = "20 n1:1/4c n2:2/8c+1 n3:2/8c+1"},
+      {.key = "slurm",  // its other component, without the number of components
+       .variables = Texts{{"SLURM_JOB_ID", "21"}} + heterogeneous,
+       .expected = "20 n1:1/4c n2:2/8c+1 n3:2/8c+1"},
+      {.key = "slurm",  // a job that was submitted within it
+       .variables = Texts{{"SLURM_HET_SIZE", "2"}} + heterogeneous + slurm,
+       .expected = "17 n1:2/8c n2:1/8c"},
       {.key = "lsf",
        .variables = summit,
        .answers = {{"/opt/ibm/csm/bin/csm_node_attributes_query -n h41n08",

@@ -77,10 +77,12 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
   const Texts array = {{"SLURM_ARRAY_JOB_ID", "17"}, {"SLURM_ARRAY_TASK_ID", "3"}};
   EXPECT_EQ(by_slurm("19", array), (Words{"scontrol", "requeue", "19"})) << "a task of the array, or submitted by one";
   EXPECT_EQ(by_slurm("17", array), (Words{"scontrol", "requeue", "17_3"})) << "not the whole array";
-  const Texts heterogeneous = {{"SLURM_HET_JOB_ID", "20"}, {"SLURM_HET_SIZE", "2"}};
-  EXPECT_EQ(by_slurm("20", heterogeneous), (Words{"scontrol", "requeue", "20"}));
-  EXPECT_EQ(by_slurm("21", heterogeneous), (Words{"scontrol", "requeue", "20"})) << "its other component";
-  EXPECT_EQ(by_slurm("22", heterogeneous), (Words{"scontrol", "requeue", "22"})) << "submitted by it";
+  for (const char* first : {"SLURM_JOB_ID_HET_GROUP_0", "SLURM_HET_JOB_ID"}) {
+    const Texts heterogeneous = {{first, "20"}, {"SLURM_HET_SIZE", "2"}};
+    EXPECT_EQ(by_slurm("20", heterogeneous), (Words{"scontrol", "requeue", "20"}));
+    EXPECT_EQ(by_slurm("21", heterogeneous), (Words{"scontrol", "requeue", "20"})) << "its other component";
+    EXPECT_EQ(by_slurm("22", heterogeneous), (Words{"scontrol", "requeue", "22"})) << "submitted by it";
+  }
 }
 
 Result<Allocation> allocation_of(const CapturedJob& job, const Environment& environment) {

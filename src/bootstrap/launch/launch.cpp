@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text/number.hpp"
+#include "schedulers/slurm/components.hpp"
 
 namespace hvd::bootstrap {
 namespace {
@@ -59,7 +60,8 @@ std::optional<Launch> by_slurm_step(const LauncherRow& row, const Environment& e
   const char* of_job = *(row.sizes.end() - 1);
   // SLURM_NTASKS describes the whole allocation if the step was made from within the allocation. In a heterogeneous
   // step each component has its own SLURM_STEP_NUM_TASKS, and only SLURM_NTASKS counts all tasks.
-  const char* name = environment.has("SLURM_HET_SIZE") || !environment.has(of_step) ? of_job : of_step;
+  bool is_heterogeneous = schedulers::heterogeneous_job_around(environment).has_value();
+  const char* name = is_heterogeneous || !environment.has(of_step) ? of_job : of_step;
   Found size{name, environment.number(name).value_or(0)};
   if (has_server && environment.number("PMI_SIZE") != size.number) return std::nullopt;
   auto rank = first_number(environment, row.ranks);
@@ -122,7 +124,7 @@ std::optional<Launch> innermost_launch(const Environment& environment, IsSocket 
 bool may_span_nodes(const Launch& launch, const Environment& environment) {
   const LauncherRow& row = row_of(launch.launcher);
   // Each part of a heterogeneous step knows only its own nodes.
-  if (launch.launcher == Launcher::slurm && environment.has("SLURM_HET_SIZE")) return true;
+  if (launch.launcher == Launcher::slurm && schedulers::heterogeneous_job_around(environment)) return true;
   if (row.nodes != nullptr) return environment.number(row.nodes).value_or(2) > 1;
   auto here = row.local_size == nullptr ? std::nullopt : environment.number(row.local_size);
   return !here || launch.size == 0 || launch.size > *here;
