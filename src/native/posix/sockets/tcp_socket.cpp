@@ -13,6 +13,9 @@ namespace {
 // All ranks may connect to one rank at the same time. The kernel limits the queue to net.core.somaxconn.
 constexpr int longest_queue = 4096;
 
+// The kernel refuses longer pauses between its questions (MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL), in seconds.
+constexpr int longest_pause = 32767;
+
 Status set_option(int socket, int level, int name, int value) {
   if (::setsockopt(socket, level, name, &value, sizeof value) == 0) return {};
   return system_error("cannot set option " + std::to_string(name) + " of a TCP socket", errno);
@@ -79,9 +82,10 @@ Status prepare_connection(int socket, std::chrono::milliseconds patience) {
   // The kernel probes first at patience - 3 intervals, then in every interval. With a user timeout the first probe
   // after that time ends the connection (tcp(7)). The kernel counts in seconds here.
   auto seconds = static_cast<int>(std::max(patience, least_patience).count() / 1000);
-  int interval = std::max(seconds / 5, 1);
+  int interval = std::clamp(seconds / 5, 1, longest_pause);
+  int first = std::clamp(seconds - 3 * interval, 1, longest_pause);
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1));
-  HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(seconds - 3 * interval, 1)));
+  HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, first));
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval));
   HVD_RETURN_IF_ERROR(set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3));
   set_patience_with_unanswered_data(socket, patience);
