@@ -58,7 +58,6 @@ struct Traits {
   const char* name;                          // for people: "Slurm"
   const char* job_variable;                  // set inside each job; null if there is none
   std::vector<std::string_view> prefixes{};  // with which its variables begin
-  const char* restart_variable = nullptr;    // variable with the number of times that the job was requeued; null: none
 };
 
 class Scheduler {
@@ -82,6 +81,8 @@ class Scheduler {
   // Returns nullopt if the job has no limit, or if the scheduler does not tell it.
   virtual std::optional<std::chrono::seconds> time_left(const Sources& sources) const = 0;
   virtual Requeue requeue(const Environment& environment) const = 0;
+  // Returns how often the job was requeued; nullopt if the scheduler does not count that.
+  virtual std::optional<int> times_requeued(const Sources&) const { return std::nullopt; }
   // Returns what a user types to get a job with this number of slots.
   virtual std::string how_to_ask_for(int slots) const = 0;
 

@@ -75,7 +75,7 @@ Status add_part(Allocation& found, const Environment& environment, int part, con
 
 class Slurm final : public Scheduler {
  public:
-  Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}, "SLURM_RESTART_COUNT"}) {}
+  Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}}) {}
 
   std::string job(const Environment& environment) const override { return job_of_slurm(environment); }
 
@@ -93,16 +93,21 @@ class Slurm final : public Scheduler {
     auto end = number_in<std::int64_t>(sources.environment.get("SLURM_JOB_END_TIME").value_or(""));
     if (end && *end > 0 && !sources.asks_anew)
       return std::chrono::seconds(std::max<std::int64_t>(0, *end - sources.now_s));
-    // For the number of a job array squeue tells about all its tasks, for that of a heterogeneous job about all parts.
-    const std::string own = sources.environment.has("SLURM_ARRAY_TASK_ID")
-                                ? own_job_of_slurm(sources.environment)
-                                : sources.environment.get("SLURM_JOB_ID").value_or("");
+    // For the number of a heterogeneous job squeue tells about all its components, the first one first.
+    const std::string own = own_job_of_slurm(sources.environment);
     std::string text = sources.ask({"squeue", "--noheader", "--jobs", own, "--format", "%L"});
     return duration_in(std::string_view(text).substr(0, text.find('\n')));
   }
 
   Requeue requeue(const Environment& environment) const override {
     return {{"scontrol", "requeue", own_job_of_slurm(environment)}};
+  }
+
+  // The variable is set only in a job that was requeued. Another job may have it from the job that submitted it.
+  std::optional<int> times_requeued(const Sources& sources) const override {
+    const std::string shown = sources.ask(question_about_job(own_job_of_slurm(sources.environment)));
+    const int inherited_or_own = sources.environment.number("SLURM_RESTART_COUNT").value_or(0);
+    return restarts_of(shown).value_or(inherited_or_own);
   }
 
   std::string how_to_ask_for(int slots) const override { return "sbatch -n " + std::to_string(slots); }

@@ -38,7 +38,7 @@ BatchScript batch_script_of(std::string_view shown) {
   const std::string state = value_of(shown, "JobState");
   if (state.empty()) return script;
   script.may_requeue = value_of(shown, "Requeue") == "1";
-  script.restarts = number_in<int>(value_of(shown, "Restarts")).value_or(0);
+  script.restarts = restarts_of(shown).value_or(0);
   script.host = value_of(shown, "BatchHost");
   script.output = value_of(shown, "StdOut");
   if (state != "RUNNING" || value_of(shown, "BatchFlag") != "1" || script.host.empty()) {
@@ -48,6 +48,10 @@ BatchScript batch_script_of(std::string_view shown) {
   auto nodes = expand_hosts(value_of(shown, "NodeList"));
   if (nodes && std::ranges::find(*nodes, script.host) == nodes->end()) script.fate = BatchScript::Fate::lost;
   return script;
+}
+
+std::optional<int> restarts_of(std::string_view shown) {
+  return number_in<int>(value_of(shown, "Restarts"));
 }
 
 bool has_job_ended(std::string_view shown) {

@@ -1,5 +1,6 @@
 #pragma once
 // The script of a batch job of Slurm, and the node that it runs on.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,11 @@ struct BatchScript {
   std::string host, output;  // of the script
 };
 
-// The command whose output the two functions below read.
+// The command whose output the three functions below read.
 std::vector<std::string> question_about_job(const std::string& job);
 BatchScript batch_script_of(std::string_view shown);
+// Returns how often the job was put back into the queue; nullopt if the text does not tell.
+std::optional<int> restarts_of(std::string_view shown);
 // True if the text tells that the job has ended, or is about to; false if it goes on, or nothing is known of it.
 bool has_job_ended(std::string_view shown);
 

@@ -270,7 +270,7 @@ int put_back(const Flags& flags, const Environment& environment) {
   how.most = flags.number("max_requeues", environment.number("HOROVOD_MAX_REQUEUES").value_or(0));
   how.counters = ".";
   how.run = &launcher::run_requeue_command;
-  launcher::Requeued result = launcher::requeue(launcher::JobAround(environment), environment, how);
+  launcher::Requeued result = launcher::requeue(launcher::JobAround(environment), how);
   return complain(result.text, result.exit_code);
 }
 

@@ -2,13 +2,27 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "in_own_folder.hpp"
 #include "launcher/wire/messages.hpp"
 
 namespace hvd::launcher {
 namespace {
 
-using Requeue = testing::InOwnFolder;
+struct Requeue : testing::InOwnFolder {
+  // A job of Slurm with a scontrol that prints this.
+  Environment in_slurm(const char* restarts = nullptr, const std::string& shown = "") const {
+    write("scontrol", "#!/bin/sh\n[ \"$*\" != '-o show job 17' ] || echo '" + shown + "'\n");
+    std::filesystem::permissions(folder_ + "/scontrol", std::filesystem::perms::owner_all);
+    Environment environment;
+    environment.set("PATH", folder_);
+    environment.set("SLURM_JOB_ID", "17");
+    environment.set("SLURM_JOB_NODELIST", "n1");
+    if (restarts != nullptr) environment.set("SLURM_RESTART_COUNT", restarts);
+    return environment;
+  }
+};
 
 struct Site {
   std::string folder;
@@ -22,17 +36,9 @@ struct Site {
       commands.push_back(command);
       return answer;
     };
-    return requeue(JobAround(environment), environment, how);
+    return requeue(JobAround(environment), how);
   }
 };
-
-Environment in_slurm(const char* restarts = nullptr) {
-  Environment environment;
-  environment.set("SLURM_JOB_ID", "17");
-  environment.set("SLURM_JOB_NODELIST", "n1");
-  if (restarts != nullptr) environment.set("SLURM_RESTART_COUNT", restarts);
-  return environment;
-}
 
 TEST_F(Requeue, asks_the_scheduler_once_and_succeeds) {
   Site site{folder_};
@@ -48,6 +54,13 @@ TEST_F(Requeue, is_done_as_often_as_was_allowed) {
   EXPECT_EQ(done.exit_code, again_code);
   EXPECT_NE(done.text.find("3 times"), std::string::npos) << done.text;
   EXPECT_EQ(site.commands.size(), 1u);
+}
+
+TEST_F(Requeue, is_counted_by_slurm_and_not_by_a_variable_that_the_job_has_inherited) {
+  Site site{folder_};
+  EXPECT_EQ(site(in_slurm("3", "JobId=17 JobState=RUNNING Requeue=1 Restarts=0 BatchFlag=1"), 3).exit_code, 0);
+  EXPECT_EQ(site(in_slurm("0", "JobId=17 JobState=RUNNING Requeue=1 Restarts=3 BatchFlag=1"), 3).exit_code, again_code);
+  EXPECT_EQ(site(in_slurm("3", "slurm_load_jobs error: Unable to contact"), 3).exit_code, again_code);
 }
 
 TEST_F(Requeue, is_not_done_unless_asked_for) {

@@ -30,6 +30,7 @@ class JobAround {
   // The same, as the job's own variables have it.
   std::string job() const { return scheduler().job(environment_); }
   schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
+  std::optional<int> times_requeued() const { return scheduler().times_requeued(sources()); }
 
   // Returns the number of slots of the job.
   Result<int> slots() const;

@@ -1,6 +1,7 @@
 #include "launcher/targets/requeue.hpp"
 
 #include <fstream>
+#include <optional>
 
 #include "base/text/comma_list.hpp"
 #include "base/text/number.hpp"
@@ -36,7 +37,7 @@ bool write_times(const std::string& counter, int times) {
 
 }  // namespace
 
-Requeued requeue(const JobAround& job, const Environment& environment, const Requeuing& how) {
+Requeued requeue(const JobAround& job, const Requeuing& how) {
   auto left = [](const std::string& why) {
     return Requeued{again_code, "the training is not done, but the job is not put back into the queue: " + why +
                                     ". Exit code " + std::to_string(again_code) +
@@ -46,10 +47,9 @@ Requeued requeue(const JobAround& job, const Environment& environment, const Req
   if (how.most <= 0) return left("--max-requeues (HOROVOD_MAX_REQUEUES) is 0");
   const std::string number = job.number();
   const std::string counter = counter_of(how, number);
-  // The scheduler's variable is not set before the job was put back once.
-  const char* const restarts = job.scheduler().traits().restart_variable;
-  const bool is_counted = restarts != nullptr;
-  const int times = is_counted ? environment.number(restarts).value_or(0) : times_in(counter);
+  const std::optional<int> told = job.times_requeued();
+  const bool is_counted = told.has_value();
+  const int times = is_counted ? *told : times_in(counter);
   if (times >= how.most)
     return left("it has been put back " + std::to_string(times) + " times, and --max-requeues allows " +
                 std::to_string(how.most));

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/settings/environment.hpp"
 #include "launcher/targets/job_around.hpp"
 
 namespace hvd::launcher {
@@ -26,7 +25,7 @@ struct Requeued {
   int exit_code = 0;
   std::string text;
 };
-Requeued requeue(const JobAround& job, const Environment& environment, const Requeuing& how);
+Requeued requeue(const JobAround& job, const Requeuing& how);
 
 // Runs the command of a scheduler that puts a job back. The program is looked for along PATH.
 Requeuing::Answer run_requeue_command(const std::vector<std::string>& command);
