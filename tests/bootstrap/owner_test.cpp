@@ -76,8 +76,23 @@ TEST(Owner, is_a_process_and_no_number) {
   std::uint64_t began = *posix::began_at(child);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(with(std::to_string(child) + ":" + std::to_string(began) + mark.substr(second)), 0) << "has ended";
-  for (const char* text : {"", "12", "1:2:3:4:5:6", "x:1:2:3:4:5:6", "1:2:3:4:5:6:7:8"})
+  for (const char* text : {"", "12", "1:2:3:4:5:6:7", "x:1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9"})
     EXPECT_EQ(with(text), 0) << text;
+}
+
+// A build that knows other launchers hashes other variables.
+TEST(Owner, with_a_mark_of_another_format_counts_as_none) {
+  Environment environment = marked_by_parent(of_horovodrun);
+  environment.set("SLURM_STEP_ID", "7");
+  ASSERT_FALSE(of_this_launch(environment, &no_launcher_above).has("HOROVOD_RANK")) << "another launch";
+  std::string mark = *environment.get(owner_variable);
+  const std::size_t format = mark.find(posix::process_space()) + posix::process_space().size() + 1;
+  for (const std::string& other : {mark.substr(0, format) + "1" + mark.substr(mark.find(':', format)),
+                                   mark.substr(0, format) + mark.substr(mark.find(':', format) + 1)}) {
+    environment.set(owner_variable, other);
+    EXPECT_EQ(of_this_launch(environment, &no_launcher_above).variables(), environment.variables()) << other;
+    EXPECT_EQ(owner_of_place(environment, &no_launcher_above), 0) << other;
+  }
 }
 
 TEST(Owner, elsewhere_is_known_by_the_launch_unless_that_has_mere_numbers) {

@@ -1,7 +1,11 @@
-// The mark is "PROCESS:BEGAN:SPACE:GROUP:GROUP:GROUP:is-in", or "…:has-left". It holds the number of the owner's
+// The mark is "PROCESS:BEGAN:SPACE:FORMAT:GROUP:GROUP:GROUP:is-in", or "…:has-left". It holds the number of the owner's
 // process, when that process began, the space of process numbers (host and container) that the number belongs to, and a
 // digest of each group of variables. By the digests a child finds out whether its variables still describe the same
 // place. Process numbers repeat, and so do those of hosts and containers.
+//
+// The mark may be that of another build, which hashes other variables: a program may have joined, left, and started a
+// container. By such digests the same place looks like that of another launch. So FORMAT is a digest of the names that
+// are hashed, and a mark of another format counts as none.
 #include "bootstrap/launch/owner.hpp"
 
 #include <signal.h>
@@ -29,26 +33,59 @@ std::size_t group_of(const LauncherRow& row) {
   return row.recognised == Recognised::by_pmix ? of_pmix : of_other_launchers;
 }
 
-std::vector<std::string_view> variables_of(std::size_t group) {
-  std::vector<std::string_view> names;
-  for (const LauncherRow& row : launchers()) {
-    if (group_of(row) != group || row.serves == Serves::nothing) continue;  // what serves nothing gives no place
-    names.insert(names.end(), row.ranks.begin(), row.ranks.end());
-    names.insert(names.end(), row.of_launch.begin(), row.of_launch.end());
-  }
-  return names;
+using Variables = std::array<std::vector<std::string_view>, groups>;
+
+// The names of each group, each once: several launchers may set the same variable.
+const Variables& variables_of_groups() {
+  static const Variables variables = [] {
+    Variables made;
+    for (const LauncherRow& row : launchers()) {
+      if (row.serves == Serves::nothing) continue;  // what serves nothing gives no place
+      auto& names = made[group_of(row)];
+      names.insert(names.end(), row.ranks.begin(), row.ranks.end());
+      names.insert(names.end(), row.of_launch.begin(), row.of_launch.end());
+    }
+    for (auto& names : made) {
+      std::ranges::sort(names);
+      names.erase(std::unique(names.begin(), names.end()), names.end());
+    }
+    return made;
+  }();
+  return variables;
 }
 
 // The hash is FNV-1a.
+class Digest {
+ public:
+  void add(std::string_view line) {
+    for (char letter : line) add(letter);
+    add('\n');
+  }
+  std::string text() const {
+    char text[17];
+    auto [end, failed] = std::to_chars(text, text + sizeof text, digest_, 16);
+    return {text, end};
+  }
+
+ private:
+  void add(char letter) { digest_ = (digest_ ^ static_cast<unsigned char>(letter)) * 1099511628211u; }
+
+  std::uint64_t digest_ = 14695981039346656037u;
+};
+
 std::string digest_of(const Environment& environment, std::size_t group) {
-  std::uint64_t digest = 14695981039346656037u;
-  auto add = [&](std::string_view text) {
-    for (char letter : text) digest = (digest ^ static_cast<unsigned char>(letter)) * 1099511628211u;
-  };
-  for (std::string_view name : variables_of(group)) add(environment.get(name).value_or("") + "\n");
-  char text[17];
-  auto [end, failed] = std::to_chars(text, text + sizeof text, digest, 16);
-  return {text, end};
+  Digest digest;
+  for (std::string_view name : variables_of_groups()[group]) digest.add(environment.get(name).value_or(""));
+  return digest.text();
+}
+
+std::string format_of_marks() {
+  Digest digest;
+  for (const auto& names : variables_of_groups()) {
+    for (std::string_view name : names) digest.add(name);
+    digest.add("");
+  }
+  return digest.text();
 }
 
 struct Mark {
@@ -65,7 +102,7 @@ std::optional<Mark> mark_in(const Environment& environment) {
   for (char letter : text)
     if (letter == ':') fields.emplace_back();
     else fields.back() += letter;
-  if (fields.size() != 4 + groups) return std::nullopt;
+  if (fields.size() != 5 + groups || fields[3] != format_of_marks()) return std::nullopt;
   Mark mark;
   auto read = [](const std::string& field, auto& number) {
     auto found = number_in<std::remove_reference_t<decltype(number)>>(field);
@@ -74,7 +111,7 @@ std::optional<Mark> mark_in(const Environment& environment) {
   };
   if (!read(fields[0], mark.process) || !read(fields[1], mark.began)) return std::nullopt;
   mark.space = fields[2];
-  std::copy_n(fields.begin() + 3, groups, mark.digests.begin());
+  std::copy_n(fields.begin() + 4, groups, mark.digests.begin());
   mark.has_left = fields.back() != "is-in";
   return mark;
 }
@@ -122,7 +159,7 @@ bool is_of_another_launch(const Environment& environment, const Mark& mark, List
 
 std::string owner_mark(const Environment& environment, bool has_left) {
   std::string text = std::to_string(::getpid()) + ":" + std::to_string(posix::began_at(::getpid()).value_or(0)) + ":" +
-                     posix::process_space();
+                     posix::process_space() + ":" + format_of_marks();
   for (std::size_t group = 0; group < groups; ++group) text += ":" + digest_of(environment, group);
   return text + (has_left ? ":has-left" : ":is-in");
 }
@@ -158,7 +195,7 @@ Environment of_this_launch(const Environment& all, ListAncestors list_ancestors)
     for (const auto& [name, value] : environment.variables())
       if (is_trace_of(row_of(Launcher::horovodrun), name) && name != owner_variable) result.erase(name);
   if (has_values_of_owner(all, *mark, of_pmix))
-    for (std::string_view name : variables_of(of_pmix)) result.erase(name);
+    for (std::string_view name : variables_of_groups()[of_pmix]) result.erase(name);
   return result;
 }
 
