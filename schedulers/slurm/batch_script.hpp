@@ -35,7 +35,8 @@ std::string job_of_slurm(const Environment& environment);
 // Returns the job by its own number, which is no other job's: what Slurm is asked about, and told to put back. The last
 // task of an array has the number of the array: of it, "17_3". Of a component, the number of the heterogeneous job.
 std::string own_job_of_slurm(const Environment& environment);
-// Returns own_job_of_slurm() in a batch job; empty in other jobs (salloc) and outside.
+// Returns own_job_of_slurm() in a batch job, and in a job of salloc that a batch job has begun: that one has inherited
+// ENVIRONMENT=BATCH, but has no script. Empty in other jobs and outside.
 std::string batch_job_of_slurm(const Environment& environment);
 
 // The place of this node among those of the job; 0 of 1 if it is not known.

@@ -146,7 +146,8 @@ constexpr Row rows[] = {
      "node and one more",
      &port_range_of},
     {"HOROVOD_PEER_TIMEOUT", patience, "10",
-     "a node that gives no sign of life for so long is lost; connections between nodes wait at least 3",
+     "a node that gives no sign of life for so long is lost; connections between nodes wait at least 3; horovodrun "
+     "waits half as long for a host, at least 3",
      decimal_at<&Config::peer_timeout_s>},
     {"HOROVOD_STOP_SIGNALS", text, "USR1,USR2,TERM",
      "signals that make hvd.should_stop() true on all ranks, separated by commas; caught from the first call of it on, "
@@ -196,8 +197,8 @@ constexpr Row rows[] = {
      "as HOROVOD_HIERARCHICAL_ALLREDUCE=1, and links of the devices are used along the rails, too, where there are any",
      flag_at<&Config::torus_allreduce>, equal},
     {"HOROVOD_SLAB_CHUNK", slab_bytes, "262144",
-     "bytes of a batch in shared memory that a rank works on at a time; smaller values count as 16384, larger ones as "
-     "67108864; each rank has room for two such chunks",
+     "bytes of a batch in shared memory that a rank works on at a time; values below 16384, or below 64 for each rank "
+     "of the node, count as that, values above 67108864 as that; each rank has room for two such chunks",
      integer_at<&Config::slab_chunk_bytes>, equal},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", flag, "0", "process sets may be added and removed after the start",
      flag_at<&Config::dynamic_process_sets>, equal},
