@@ -27,6 +27,18 @@ TEST(FirstFailure, names_rank_host_process_code_and_last_words) {
   EXPECT_EQ(exit_code_of(ended(exit_status(7))), 7);
 }
 
+TEST(FirstFailure, that_may_follow_from_a_rank_that_had_left_with_0_names_that_rank) {
+  FirstFailure failure = ended(exit_status(1));
+  EXPECT_EQ(describe(failure, {}).find("exit code 0"), std::string::npos);
+  failure.left_before = "rank 2 on host n1";
+  EXPECT_NE(describe(failure, {}).find("\n  rank 2 on host n1 had ended with exit code 0 before"), std::string::npos);
+  failure.kind = FirstFailure::Kind::asked_for_end;
+  EXPECT_NE(describe(failure, {}).find("rank 2 on host n1"), std::string::npos);
+  FirstFailure killed = ended(SIGKILL);
+  killed.left_before = failure.left_before;
+  EXPECT_EQ(describe(killed, {}).find("rank 2"), std::string::npos);
+}
+
 TEST(FirstFailure, of_a_process_that_has_had_no_rank_names_no_rank) {
   FirstFailure failure = ended(exit_status(2));
   failure.rank = Rank{-1};

@@ -90,6 +90,28 @@ class Ends(LauncherTest):
             self.finish(job, 5 + order[0])
             self.assertIn(f"FIRST FAILURE: rank {order[0]} on host ", last_block(job.errors))
 
+    def test_with_the_rank_named_that_had_left_with_0_before_the_failure(self):
+        ranks = [sys.executable, "-c", "import os, signal\n"
+                 "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+                 "rank = int(os.environ['HOROVOD_RANK'])\n"
+                 "print('ready', rank, os.getpid(), flush=True)\n"
+                 "signal.sigwait([signal.SIGUSR1])\n"
+                 "os._exit(0 if rank == 1 else 7)"]
+        for left_first in (True, False):
+            job = Job(3, ranks)
+            processes = dict(line.split()[-2:] for line in job.wait_for_lines(3))
+            for rank in (1, 0) if left_first else (0,):
+                process = int(processes[b"%d" % rank])
+                with_end = os.pidfd_open(process)
+                os.kill(process, signal.SIGUSR1)
+                wait_for_end(with_end, f"rank {rank}")
+                os.close(with_end)
+            self.finish(job, 7)
+            block = last_block(job.errors)
+            self.assertIn("FIRST FAILURE: rank 0 on host ", block)
+            self.assertEqual(" rank 1 on host " in block and "had ended with exit code 0 before it" in block,
+                             left_first, block)
+
     def test_when_horovodrun_is_killed(self):
         for _ in self.rounds():
             job = Job(3, "(setsid sleep 1000 &) ; " + WAIT)

@@ -151,6 +151,12 @@ std::string describe(const FirstFailure& failure, const std::vector<std::string>
     std::string reason = likely_reason(failure.end, WTERMSIG(failure.end.wait_status));
     if (!reason.empty()) text += "\n  " + reason;
   }
+  // Other failures are causes, even if a rank has left before.
+  const bool may_be_of_loss = failure.kind == FirstFailure::Kind::asked_for_end ||
+                              (failure.kind == FirstFailure::Kind::ended && WIFEXITED(failure.end.wait_status));
+  if (may_be_of_loss && !failure.left_before.empty())
+    text += "\n  " + failure.left_before +
+            " had ended with exit code 0 before it: if the ranks were to end together, look there first";
   text += "\n  more about this: docs/errors.md [" + std::string(id_of(failure)) + "]";
   if (!last_errors.empty()) text += "\n  the last that it wrote to stderr:";
   for (const std::string& line : last_errors) text += "\n    | " + line;

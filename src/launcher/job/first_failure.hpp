@@ -16,6 +16,8 @@ struct FirstFailure {
   Exited end;        // how the rank ended; only for the kind `ended`
   std::string text;  // not_started: what failed; asked_for_end: the given reason; host_lost: what is known
   int code = 1;      // the exit code for all kinds but `ended`
+  // The first rank that had ended with exit code 0 by then, "rank 2 on host n1"; or empty.
+  std::string left_before{};
 };
 
 // `process` is 0 if it is not known.

@@ -163,6 +163,8 @@ class Job {
     ranks_.end(report.rank, report.wait_status);
     if (elastic_) return is_news ? elastic_->handle(report) : void();
     if (wire_up() != nullptr) wire_up()->rank_ended(report.rank, describe_end(report.wait_status));
+    if (report.wait_status == 0 && state_ == State::running && left_first_.empty())
+      left_first_ = "rank " + std::to_string(report.rank.value) + " on host " + host.name;
     if (site_) {
       // The launcher has ended, but its last output may still be on its way.
       if (state_ != State::ending && is_news) site_->end(report);
@@ -200,6 +202,7 @@ class Job {
     if (state_ != State::inquiring) return;
     course_.first_failure = inquiry_.conclusion();
     if (!course_.first_failure) return;
+    course_.first_failure->left_before = left_first_;
     if (course_.first_failure->kind == FirstFailure::Kind::ended)
       console_.printer().say(exit_code_line(*course_.first_failure));
     end(SIGTERM);
@@ -362,6 +365,7 @@ class Job {
   RankTable ranks_;
   std::optional<ElasticJob> elastic_;  // set if the ranks come and go; a Rank of the agents is a process's number then
   Rank process_of_failure_{-1};        // of an elastic job
+  std::string left_first_;             // the first rank that ended with exit code 0 while no failure was known
   JobEnding ending_;
   FailureInquiry inquiry_;
   JobCourse course_;
