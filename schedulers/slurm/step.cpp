@@ -20,11 +20,18 @@ std::vector<std::string> variables_of_slurm_step(const Environment& environment)
   constexpr std::string_view prefixes[] = {"SLURM_CPU_BIND",     "SLURM_MEM_BIND",       "SLURM_GPU_BIND",
                                            "SLURM_NTASKS_PER_",  "SLURM_TASKS_PER_NODE", "SLURM_STEP_",
                                            "SLURM_DISTRIBUTION", "SLURM_MPI_TYPE",       "SLURM_PTY_"};
+  // "PACK" is the older name of "HET"; Slurm sets both.
+  constexpr std::string_view of_components[] = {"SLURM_HET_SIZE", "SLURM_PACK_SIZE", "_HET_GROUP_", "_PACK_GROUP_"};
+  const bool is_in_step = is_in_slurm_step(environment),
+             has_components = heterogeneous_job_around(environment).has_value();
   std::vector<std::string> names;
-  if (!is_in_slurm_step(environment)) return names;
   for (const auto& [name, value] : environment.variables()) {
-    auto is_prefix = [text = std::string_view(name)](std::string_view prefix) { return text.starts_with(prefix); };
-    if (name != "SLURM_STEP_ID" && std::ranges::any_of(prefixes, is_prefix)) names.push_back(name);
+    const std::string_view text = name;
+    auto is_prefix = [&](std::string_view prefix) { return text.starts_with(prefix); };
+    auto is_part = [&](std::string_view part) { return text.find(part) != text.npos; };
+    if ((is_in_step && text != "SLURM_STEP_ID" && std::ranges::any_of(prefixes, is_prefix)) ||
+        (!has_components && text.starts_with("SLURM_") && std::ranges::any_of(of_components, is_part)))
+      names.push_back(name);
   }
   return names;
 }

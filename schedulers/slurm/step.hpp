@@ -17,7 +17,8 @@ bool has_terminal_of_slurm_step(const Environment& environment);
 // True on a node of the job, false where salloc leaves its user.
 bool is_on_slurm_node(const Environment& environment);
 
-// The variables of a step around this process. srun would take them for options of the new step.
+// The variables of a step around this process, and those of the components of a heterogeneous job in which this job was
+// submitted. srun would take them for options of the new step.
 std::vector<std::string> variables_of_slurm_step(const Environment& environment);
 // The variables by which a job gives srun options about resources.
 std::vector<std::string> variables_of_slurm_resources();

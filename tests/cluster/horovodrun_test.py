@@ -238,6 +238,12 @@ class InAnAllocationOfSlurm(LauncherTest):
                       "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=1)",
                       in_slurm(HOROVODRUN, "-np", "4", "true", options=components).stderr)
 
+    def test_a_job_that_a_heterogeneous_job_has_submitted_has_its_own_hosts(self):
+        """sbatch passes the variables on; here env stands for it."""
+        inherited = ("SLURM_HET_SIZE=2", "SLURM_JOB_ID_HET_GROUP_0=900", "SLURM_JOB_NODELIST_HET_GROUP_0=n1")
+        result = in_slurm("env", *inherited, HOROVODRUN, "-np", "4", RANK, "pmix", "3", "n1,n1,n2,n2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def test_components_whose_nodes_are_not_in_order_meet_without_pmix(self):
         """Slurm's server of PMIx mixes such nodes up."""
         for components, hosts in ((("-N1", "-n1", "-w", "n2", ":", "-N1", "-n2", "-w", "n1"), "n2,n1,n1"),

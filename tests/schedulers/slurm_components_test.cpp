@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "schedulers/slurm/step.hpp"
+
 namespace hvd::schedulers {
 namespace {
 
@@ -34,6 +36,17 @@ TEST(SlurmComponents, get_ranks_as_they_have_tasks_then_as_they_have_room) {
   auto components = components_of_job(
       Environment({{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "9"}, {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"}}));
   EXPECT_EQ(components[0].room, 4);
+}
+
+TEST(SlurmComponents, of_the_job_that_submitted_this_one_are_kept_from_srun) {
+  auto kept = [](std::string number) {
+    return variables_of_slurm_step(Environment({{"SLURM_JOB_ID", std::move(number)},
+                                                {"SLURM_HET_SIZE", "2"},
+                                                {"SLURM_JOB_ID_HET_GROUP_0", "20"},
+                                                {"PATH", "/"}}));
+  };
+  EXPECT_EQ(kept("22"), (std::vector<std::string>{"SLURM_HET_SIZE", "SLURM_JOB_ID_HET_GROUP_0"}));
+  EXPECT_TRUE(kept("21").empty());
 }
 
 TEST(SlurmComponents, know_hosts_that_are_not_in_the_order_of_their_names) {
