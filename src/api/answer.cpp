@@ -56,8 +56,14 @@ std::string_view id_of(ErrorCode code, std::string_view otherwise, std::string_v
     case ErrorCode::mismatch:
     case ErrorCode::peer_lost: return id_of_code(code);
     case ErrorCode::timeout: return of_timeout;
-    default: return otherwise;
+    case ErrorCode::invalid_argument:
+    case ErrorCode::not_initialized:
+    case ErrorCode::shut_down:
+    case ErrorCode::unsupported:
+    case ErrorCode::out_of_memory:
+    case ErrorCode::system: break;
   }
+  return otherwise;
 }
 
 hvd_status wrong_struct(const char* name, std::size_t expected, std::size_t found) {

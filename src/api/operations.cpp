@@ -35,9 +35,10 @@ static hvd_op* to_c(hvd::runtime::Operation* operation) {
 
 namespace {
 
-// The C enums are cast to ours.
+// The C enums are cast to ours. Adasum is the first verb without a number in C.
+constexpr hvd_verb last_verb = HVD_JOIN;
 static_assert(HVD_UINT64 + 1 == hvd::data_type_count && HVD_ROCM + 1 == hvd::device_kind_count &&
-              HVD_JOIN == static_cast<int>(hvd::Verb::join));
+              last_verb + 1 == static_cast<int>(hvd::Verb::adasum));
 
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   signature.prescale = description.prescale;
@@ -69,7 +70,7 @@ std::string describe_place(hvd_device kind, int ordinal) {
 hvd_status read_description(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   auto invalid = [](const std::string& text) { return fail(ErrorCode::invalid_argument, text); };
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
-  if (description.verb < HVD_ALLREDUCE || description.verb > HVD_JOIN)
+  if (description.verb < HVD_ALLREDUCE || description.verb > last_verb)
     return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
   if (description.dtype < HVD_BOOL || description.dtype > HVD_UINT64)
     return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");

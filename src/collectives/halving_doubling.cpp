@@ -4,6 +4,7 @@
 // place will own, and reduces the half that it keeps. Then for d = 1 … core/2 they exchange the blocks that they own. A
 // chunk of a few kilobytes is not halved: both places send all of it and compute the same result. This takes half the
 // rounds and gives the same bits. Folded seats send all their data before the exchange and get the result after it.
+#include "base/panic.hpp"
 #include "collectives/algorithm.hpp"
 #include "collectives/schedule/cost_model.hpp"
 #include "collectives/schedule/pairing.hpp"
@@ -149,8 +150,16 @@ class HalvingDoubling final : public Algorithm {
         return {core_s + (folds ? 2 * (latency_s + wire_s) : 0), true};
       }
       case Verb::barrier: return {(rounds + (folds ? 2 : 0)) * latency_s, true};
-      default: return {rounds * latency_s + halved_s + (folds ? 2 * latency_s + wire_s : 0), true};
+      case Verb::allgather:
+      case Verb::reduce_scatter: return {rounds * latency_s + halved_s + (folds ? 2 * latency_s + wire_s : 0), true};
+      case Verb::broadcast:
+      case Verb::alltoall:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return Cost::impossible();
   }
 
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {
@@ -158,10 +167,18 @@ class HalvingDoubling final : public Algorithm {
     switch (collective.verb) {
       case Verb::allgather: programs.large = gather_everywhere(team); break;
       case Verb::reduce_scatter: programs.large = reduce_and_scatter(team); break;
-      default:
+      case Verb::allreduce:
+      case Verb::barrier:
         programs.large = reduce_everywhere(team, true);
         programs.small = reduce_everywhere(team, false);
         programs.small_bytes = small_bytes;
+        break;
+      case Verb::broadcast:
+      case Verb::alltoall:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: panic("halving_doubling was asked to plan a verb that it does not do");
     }
     return make_program_task(collective, team, std::move(programs));
   }

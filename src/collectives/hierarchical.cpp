@@ -53,8 +53,12 @@ class Hierarchical final : public Algorithm {
       case Verb::reduce_scatter:
       case Verb::adasum:
       case Verb::barrier: return true;
-      default: return false;
+      case Verb::alltoall:
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return false;
   }
   std::string_view addition_order(const Collective&, const Team&) const override { return "hierarchical"; }
 
@@ -85,8 +89,13 @@ class Hierarchical final : public Algorithm {
       case Verb::allgather: return hierarchical::plan_allgather(collective, team);
       case Verb::reduce_scatter: return hierarchical::plan_reduce_scatter(collective, team);
       case Verb::barrier: return hierarchical::plan_barrier(collective, team);
-      default: panic("hierarchical was asked to plan a verb that it does not do");
+      case Verb::alltoall:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    panic("hierarchical was asked to plan a verb that it does not do");
   }
 
  private:

@@ -34,8 +34,16 @@ class Ring final : public Algorithm {
     switch (collective.verb) {
       case Verb::allreduce: return {2 * others * latency_s + 2 * others / team.size() * wire_s, fixed_order};
       case Verb::broadcast: return {others * latency_s + (others > 0 ? 1.1 * wire_s : 0), true};
-      default: return {others * latency_s + others / team.size() * wire_s, fixed_order};
+      case Verb::allgather:
+      case Verb::reduce_scatter: return {others * latency_s + others / team.size() * wire_s, fixed_order};
+      case Verb::barrier:
+      case Verb::alltoall:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return Cost::impossible();
   }
 
   std::unique_ptr<Task> plan(const Collective& collective, Team& team) const override {

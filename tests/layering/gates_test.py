@@ -174,13 +174,23 @@ class Gates(unittest.TestCase):
             "docs/y.md:1: 'but for", "docs/y.md:1: 'hand it on"])
 
     def test_a_default_in_a_switch_over_a_closed_set_is_found(self):
-        case = "case hvd::ReduceOp::sum: return 1;"
-        inner = "case 2: switch (n) { case 1: break; default: return 0; }"
-        self.write(GOOD | {"src/base/ids.hpp": f"switch (op) {{ {case} {inner} }}\nswitch (n) {{ default: break; }}\n"})
+        inner = "case 2: switch (n) { case HVD_OK: case hdf5::text: break; default: return 0; }"
+        for value, enum in (("hvd::ReduceOp::sum", "ReduceOp"), ("Verb::join", "Verb"), ("Way::Kind::no", "Kind")):
+            cases = f"\nswitch (op) {{ case {value}: return 1; {inner}"
+            self.write(GOOD | {"src/base/ids.hpp": cases + "}\nswitch (n) { default: break; }\n"})
+            self.assertEqual(closed_sets.faults_of(self.root), [])
+            self.write({"src/base/ids.hpp": cases + "\n  default: return 2; }\n"})
+            found, = closed_sets.faults_of(self.root)
+            self.assertIn(f"src/base/ids.hpp:2: the switch over {enum} has a default", found)
+
+    def test_a_verb_of_c_that_python_lacks_is_found(self):
+        header = "typedef enum hvd_verb {\n  HVD_ALLREDUCE,\n  HVD_JOIN = 6 /* x */\n} hvd_verb;\n"
+        module = 'x = {{"ALLREDUCE", HVD_ALLREDUCE},\n     {"JOIN", HVD_JOIN}};\n'
+        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": module})
         self.assertEqual(closed_sets.faults_of(self.root), [])
-        self.write({"src/base/ids.hpp": f"\nswitch (op) {{ {case} {inner}\n  default: return 2; }}\n"})
+        self.write({"src/python/core/module.cpp": module.replace("HVD_JOIN", "HVD_BARRIER")})
         found, = closed_sets.faults_of(self.root)
-        self.assertIn("src/base/ids.hpp:2: the switch over ReduceOp has a default", found)
+        self.assertIn("src/python/core/module.cpp: HVD_JOIN of hvd_verb", found)
 
     def test_an_operation_of_tensorflow_that_one_language_lacks_is_found(self):
         whole = {"src/python/tensorflow/collectives.cpp": '{{"HorovodSum", x}}', "src/python/tensorflow/facts.cpp": "",

@@ -53,8 +53,25 @@ bool StorePieces::handle(std::uint64_t connection, ConstBytes message) {
       left(connection);
       if (ticket != 0) answer(connection, store::message(Verb::done, ticket));
       return true;
-    default: return false;
+    case Verb::hello:
+    case Verb::get:
+    case Verb::fence:
+    case Verb::abort:
+    case Verb::welcome:
+    case Verb::done:
+    case Verb::value:
+    case Verb::failed:
+    case Verb::stranger:
+    case Verb::card:
+    case Verb::exchange:
+    case Verb::piece:
+    case Verb::all:
+    case Verb::absent:
+    case Verb::assign:
+    case Verb::assigned:
+    case Verb::news: break;  // no request to this part of the store
   }
+  return false;
 }
 
 bool StorePieces::put(std::uint64_t connection, std::uint32_t ticket, ByteReader& in) {

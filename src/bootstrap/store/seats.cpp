@@ -165,8 +165,22 @@ bool StoreSeats::handle(std::uint64_t connection, ConstBytes message) {
                              // is seen
       if (ticket != 0) answer_done(connection, ticket);
       return true;
-    default: return false;
+    case Verb::hello:
+    case Verb::welcome:
+    case Verb::done:
+    case Verb::value:
+    case Verb::failed:
+    case Verb::stranger:
+    case Verb::piece:
+    case Verb::all:
+    case Verb::publish:
+    case Verb::fetch:
+    case Verb::ended:
+    case Verb::assign:
+    case Verb::assigned:
+    case Verb::news: break;  // no request to this part of the store
   }
+  return false;
 }
 
 bool StoreSeats::put(std::uint64_t connection, Rank rank, std::uint32_t ticket, ByteReader& in) {

@@ -68,8 +68,9 @@ class Allgather final : public Task {
     switch (turn.stage) {
       case Stage::first: return start_on_node(turn);
       case Stage::middle: return has_rail_ ? start_on_rail(turn) : nullptr;
-      default: return start_spreading(turn);
+      case Stage::last: break;
     }
+    return start_spreading(turn);
   }
 
   Task* start_on_node(const Turn& turn) {

@@ -61,12 +61,11 @@ class Allreduce final : public Task {
         to_ = from_;
         return begin(middle_[turn.track].any_size(), turn);
       }
-      default: {
-        if (has_rail_) from_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
-        shares_.append_padded(out_, turn.chunk, to_);
-        return begin(shares_.node_task(last_[turn.track], turn.chunk), turn);
-      }
+      case Stage::last: break;
     }
+    if (has_rail_) from_.push_back(share(turn, shares_.padded_count(turn.chunk, local_rank_)));
+    shares_.append_padded(out_, turn.chunk, to_);
+    return begin(shares_.node_task(last_[turn.track], turn.chunk), turn);
   }
   Task* begin(Task& task, const Turn& turn) {
     task.restart(from_, to_, turn.place);

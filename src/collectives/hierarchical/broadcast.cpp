@@ -61,13 +61,12 @@ class Broadcast final : public Task {
         else append_kept(turn, begin_at, count, from_);
         return begin(middle_[turn.track].any_size(), turn);
       }
-      default: {
-        if (is_roots_node()) return nullptr;
-        if (has_rail_) from_.push_back(share(turn, shares_.padded_count(chunk, local_rank_)));
-        shares_.append_padded(out_, chunk, to_);
-        return begin(shares_.node_task(last_[turn.track], chunk), turn);
-      }
+      case Stage::last: break;
     }
+    if (is_roots_node()) return nullptr;
+    if (has_rail_) from_.push_back(share(turn, shares_.padded_count(chunk, local_rank_)));
+    shares_.append_padded(out_, chunk, to_);
+    return begin(shares_.node_task(last_[turn.track], chunk), turn);
   }
   Task* begin(Task& task, const Turn& turn) {
     task.restart(from_, to_, turn.place);

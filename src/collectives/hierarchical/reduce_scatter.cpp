@@ -57,8 +57,9 @@ class ReduceScatter final : public Task {
     switch (turn.stage) {
       case Stage::first: return start_on_node(turn);
       case Stage::middle: return has_rail_ ? start_on_rail(turn) : nullptr;
-      default: return shares_.is_own(turn.chunk) ? nullptr : start_handing_out(turn);
+      case Stage::last: break;
     }
+    return shares_.is_own(turn.chunk) ? nullptr : start_handing_out(turn);
   }
 
   Task* start_on_node(const Turn& turn) {

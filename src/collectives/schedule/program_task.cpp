@@ -115,11 +115,18 @@ class ProgramTask final : public Task {
 
   std::int64_t total_of_batch() const {
     switch (verb_) {
-      case Verb::barrier: return 0;
       case Verb::allgather: return out_.count();
       case Verb::broadcast: return is_root() ? in_.count() : out_.count();
-      default: return in_.count();
+      case Verb::allreduce:
+      case Verb::reduce_scatter:
+      case Verb::alltoall:
+      case Verb::adasum: return in_.count();
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return 0;
   }
 
   void check_lengths() const {
@@ -137,7 +144,10 @@ class ProgramTask final : public Task {
       case Verb::broadcast:
         if (is_root() && out_.count() != 0) expect(out_, in_.count(), "output");
         return;
-      default: return;
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: return;
     }
   }
 
@@ -178,9 +188,17 @@ class ProgramTask final : public Task {
       case Verb::broadcast:
         if (is_root()) in_.gather(begin_of(track, 0), track.offsets.back(), track.work);
         return;
-      default:
+      case Verb::allreduce:
+      case Verb::reduce_scatter:
+      case Verb::alltoall:
+      case Verb::adasum:
         for (int block = 0; block < track.program->blocks; ++block)
           pack_scaled(begin_of(track, block), count_of(track, block), address(track, block));
+        return;
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: return;
     }
   }
 

@@ -57,8 +57,12 @@ void Cut::restart(std::span<const Segment> in, std::span<const Segment> out) {
       total_ = verb_ == Verb::broadcast && me_ != root_ ? total_out_ : total_in;
       chunks_ = chunks_of(total_);
       return;
-    default: panic("a verb is to be staged that is not cut here");
+    case Verb::barrier:
+    case Verb::join:
+    case Verb::add_set:
+    case Verb::remove_set: break;
   }
+  panic("a verb is to be staged that is not cut here");
 }
 
 void Cut::cut_tensors(std::span<const Segment> tensors) {

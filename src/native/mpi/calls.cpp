@@ -209,8 +209,12 @@ class OverMpi final : public Communicator {
                               call.received_counts.data(), call.received_displacements.data(), moved, comm_, &made);
       case Verb::reduce_scatter:
         return MPI_Ireduce_scatter(call.input, call.output, call.counts.data(), type_of(call.dtype), op, comm_, &made);
-      default: return MPI_ERR_ARG;
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return MPI_ERR_ARG;
   }
 
   MPI_Comm comm_;

@@ -283,7 +283,6 @@ class CollectiveTask final : public Task {
     Slot& slot = slot_of(number);
     const std::byte* from = slot.memory.get();
     switch (verb_) {
-      case Verb::barrier: return;
       case Verb::allreduce:
       case Verb::broadcast: {
         std::int64_t count = std::min(step_, total_ - number * step_);
@@ -306,7 +305,11 @@ class CollectiveTask final : public Task {
                                from + static_cast<std::size_t>(all) * size_of(dtype_), scaled_copy_, {1.0, postscale_});
         return;
       }
-      default: return;
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: return;
     }
   }
 
@@ -374,7 +377,10 @@ Cost Collectives::cost(const Collective& collective) const {
     case Verb::alltoall:
       seconds += std::ceil((seats - 1) / 8) * latency_s + bytes * byte_s * (seats - 1) / seats;
       break;
-    default: return Cost::impossible();
+    case Verb::join:
+    case Verb::adasum:
+    case Verb::add_set:
+    case Verb::remove_set: return Cost::impossible();
   }
   bool is_rounded = collective.dtype == DataType::f32 || collective.dtype == DataType::f64;
   return {seconds, !(is_reduction && is_rounded)};

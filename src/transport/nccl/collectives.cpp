@@ -96,8 +96,9 @@ class NcclTask final : public Task {
     switch (state_.load(std::memory_order_acquire)) {
       case State::issued: return Progress::issued;
       case State::failed: return Progress::failed;
-      default: return link_.communicator().is_stopped() ? Progress::failed : Progress::pending;
+      case State::queued: break;
     }
+    return link_.communicator().is_stopped() ? Progress::failed : Progress::pending;
   }
   void note_stages(bool wanted) override { stages_.want(wanted); }
   std::span<const StageOnDevice> stages() const override {
@@ -149,8 +150,12 @@ class NcclTask final : public Task {
       case Verb::allgather: return allgather();
       case Verb::reduce_scatter: return reduce_scatter();
       case Verb::alltoall: return alltoall();
-      default: return Error(ErrorCode::unsupported, std::string("NCCL has no ") + name_of(what_.verb));
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    return Error(ErrorCode::unsupported, std::string("NCCL has no ") + name_of(what_.verb));
   }
   // After an abort the results become NaN: those that are moved by move_results(), the others here. A root's data stay
   // as they are.

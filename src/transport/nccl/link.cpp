@@ -114,7 +114,10 @@ Cost NcclLink::cost(const Collective& collective) const {
     case Verb::allgather:
     case Verb::reduce_scatter:
     case Verb::alltoall: seconds += rounds * hop_s + part * bytes_s; break;
-    default: return Cost::impossible();
+    case Verb::barrier:
+    case Verb::join:
+    case Verb::add_set:
+    case Verb::remove_set: return Cost::impossible();
   }
   return {seconds, !(reduces(collective.verb) && is_floating(collective.dtype))};
 }

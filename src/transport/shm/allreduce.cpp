@@ -63,8 +63,12 @@ class Allreduce final : public Task {
       case Phase::places: return compare_places();
       case Phase::in_place: return finish_in_place();
       case Phase::chunks: return step_chunks();
-      default: phase_ = Phase::idle; return turn_.pass();
+      case Phase::idle:
+      case Phase::queued:
+      case Phase::alone: break;
     }
+    phase_ = Phase::idle;
+    return turn_.pass();
   }
 
   void rescale(double prescale, double postscale) override { reduce_.scale = {prescale, postscale}; }

@@ -43,7 +43,10 @@ class ShmLink final : public Link, public NativeCollectives {
       case Verb::allgather:
       case Verb::alltoall:
       case Verb::reduce_scatter: seconds += bytes * byte_s * (seats - 1) / seats; break;
-      default: return Cost::impossible();
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: return Cost::impossible();
     }
     return {seconds, true};
   }
@@ -56,8 +59,12 @@ class ShmLink final : public Link, public NativeCollectives {
       case Verb::reduce_scatter: return plan_reduce_scatter(*state_, collective);
       case Verb::alltoall: return plan_alltoall(*state_, collective);
       case Verb::barrier: return plan_barrier(*state_, collective);
-      default: panic("shared memory was asked for a verb that it does not do; ask for its cost first");
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
+    panic("shared memory was asked for a verb that it does not do; ask for its cost first");
   }
 
  private:
