@@ -463,7 +463,9 @@ typedef struct hvd_checkpoint_entry {
   size_t struct_size; /* sizeof(hvd_checkpoint_entry); the elements of an array are this far apart */
   const char* path;   /* path of the entry, "/model/layer1.weight"; a slash within a name is written %2F, a percent
                          sign %25 */
-  const char* kind;   /* the kind of object in the program ("list"); null: nothing special */
+  const char* kind;   /* the kind of object in the program ("list"); null: nothing special. "int" with HVD_ENTRY_TEXT: a
+                         whole number that int64_t cannot hold, as decimal text. So are integers of 2^63 and more of
+                         files that other programs have written */
   hvd_entry_type type;
   int dimensions;    /* number of dimensions of a tensor */
   int64_t integer;   /* the value of HVD_ENTRY_INTEGER; that of HVD_ENTRY_BOOL as 0 or 1 */

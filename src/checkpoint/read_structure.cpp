@@ -70,7 +70,7 @@ class StructureReader {
       if (!attribute) return unreadable(value.path);
       HVD_RETURN_IF_ERROR(read_value(attribute.get(), true, value));
       if (name != "kind") structure_.state.push_back(std::move(value));
-      else if (const auto* kind = std::get_if<std::string>(&value.content)) self.kind = *kind;
+      else self.kind = text_in(value);
     }
     structure_.state.push_back(std::move(self));
     for (const std::string& name : links) HVD_RETURN_IF_ERROR(read_link(group, name, inside + name, depth));
@@ -86,6 +86,12 @@ class StructureReader {
     return foreign(path, "neither a group nor a dataset");
   }
 
+  // Returns the text of an attribute; empty if it has another value, also a large number, which we keep as text.
+  static std::string text_in(const Entry& attribute) {
+    const auto* text = std::get_if<std::string>(&attribute.content);
+    return text == nullptr || !attribute.kind.empty() ? std::string() : *text;
+  }
+
   Result<std::string> text_at(Id object, const char* name, const std::string& path) {
     Handle attribute(calls_.H5Aopen(object, name, hdf5::plain), calls_.H5Aclose);
     if (!attribute) {
@@ -94,8 +100,7 @@ class StructureReader {
     }
     Entry value{path, {}, None{}};
     HVD_RETURN_IF_ERROR(read_value(attribute.get(), true, value));
-    const auto* text = std::get_if<std::string>(&value.content);
-    return text == nullptr ? std::string() : *text;
+    return text_in(value);
   }
 
   Status read_dataset(Id dataset, const std::string& path) {
@@ -162,7 +167,7 @@ class StructureReader {
         entry.content = integer;
         if (large > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
           entry.content = std::to_string(large);  // as we write larger numbers
-          if (entry.kind.empty()) entry.kind = "int";
+          entry.kind = "int";
         }
         return {};
       case hdf5::float_class:

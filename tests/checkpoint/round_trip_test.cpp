@@ -2,6 +2,7 @@
 #include <map>
 
 #include "checkpoint/element_type.hpp"
+#include "checkpoint/hdf5_types.hpp"
 #include "checkpoint/structure.hpp"
 #include "checkpoint_files.hpp"
 #include "native/hdf5/handle.hpp"
@@ -48,12 +49,13 @@ TEST_F(RoundTrip, gives_back_every_kind_of_entry) {
   expect_equal(*reader, state);
 }
 
-// Other programs write unsigned integers. We write those above 2^63 - 1 as text of the kind "int".
+// Other programs write unsigned integers, also with an attribute `kind`. We write those above 2^63 - 1 as text of the
+// kind "int".
 TEST_F(RoundTrip, reads_unsigned_integers_that_do_not_fit_as_large_ones) {
   using hdf5::Handle;
   const hdf5::Calls& calls = library_->calls;
   const std::map<std::string, std::uint64_t> values = {
-      {"small", 7}, {"most", ~std::uint64_t{0} >> 1}, {"large", ~std::uint64_t{0}}};
+      {"small", 7}, {"most", ~std::uint64_t{0} >> 1}, {"large", ~std::uint64_t{0}}, {"kind", ~std::uint64_t{0}}};
   {
     hdf5::Section section(*library_);
     Handle file(calls.H5Fcreate(path("foreign.h5").c_str(), hdf5::create_or_empty, hdf5::plain, hdf5::plain),
@@ -68,10 +70,21 @@ TEST_F(RoundTrip, reads_unsigned_integers_that_do_not_fit_as_large_ones) {
     Handle attribute(calls.H5Acreate2(file.get(), "negative", calls.i64, space.get(), hdf5::plain, hdf5::plain),
                      calls.H5Aclose);
     ASSERT_GE(calls.H5Awrite(attribute.get(), calls.i64, &negative), 0);
+    Handle dataset(
+        calls.H5Dcreate2(file.get(), "counter", calls.u64, space.get(), hdf5::plain, hdf5::plain, hdf5::plain),
+        calls.H5Dclose);
+    ASSERT_GE(calls.H5Dwrite(dataset.get(), calls.u64, hdf5::whole, hdf5::whole, hdf5::plain, &values.at("large")), 0);
+    auto types = Hdf5Types::make(*library_);
+    ASSERT_TRUE(types) << types.error().message;
+    Handle kind(calls.H5Acreate2(dataset.get(), "kind", types->text(), space.get(), hdf5::plain, hdf5::plain),
+                calls.H5Aclose);
+    const char* text = "counter";
+    ASSERT_GE(calls.H5Awrite(kind.get(), types->text(), &text), 0);
   }
   auto read = read_structure(*library_, path("foreign.h5"), "foreign.h5");
   ASSERT_TRUE(read) << read.error().message;
   State wanted = {{"/", "", Group{}},
+                  {"/counter", "int", std::string("18446744073709551615")},
                   {"/large", "int", std::string("18446744073709551615")},
                   {"/most", "", std::int64_t{9223372036854775807}},
                   {"/negative", "", std::int64_t{-7}},
