@@ -239,7 +239,7 @@ bool NodeBoard::is_partial(SlotId slot) const {
 bool NodeBoard::send_request(ConstBytes request) {
   std::uint64_t taken = seats_[me_.value].request_bytes_taken.load(std::memory_order_acquire);
   if (!requests_[static_cast<std::size_t>(me_.value)].write(request, taken)) return false;
-  if (me_ != leader) wake_word(leader).post();
+  wake_word(leader).post();  // the leader itself, too: it may send between its last look at requests and its sleep
   return true;
 }
 

@@ -299,6 +299,8 @@ TEST(NodeBoard, wakes_the_leader_for_a_request_and_everybody_else_for_a_record) 
   ASSERT_TRUE(boards.seat(1).send_request(as_bytes("please")));
   EXPECT_TRUE(leader.was_posted());
   EXPECT_FALSE(second.was_posted() || third.was_posted());
+  ASSERT_TRUE(boards.leader().send_request(as_bytes("please")));
+  EXPECT_TRUE(leader.was_posted());
   ASSERT_TRUE(boards.leader().append(as_bytes("done")));
   EXPECT_FALSE(leader.was_posted());
   EXPECT_TRUE(second.was_posted());
