@@ -2,7 +2,9 @@
 // into entries. Only rank 0 opens files.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -337,7 +339,7 @@ hvd_status hvd_checkpoint_get_entry(hvd_checkpoint* opened, size_t index, hvd_ch
                                if (!tensor.unit.empty()) shown.unit = tensor.unit.c_str();
                              }},
              found.content);
-  *entry = shown;
+  std::memcpy(entry, &shown, std::min(sizeof shown, entry->struct_size));  // an older caller's struct is smaller
   return HVD_OK;
 }
 

@@ -37,7 +37,9 @@ namespace {
 
 // The C enums are cast to ours. Adasum is the first verb without a number in C.
 constexpr hvd_verb last_verb = HVD_JOIN;
-static_assert(HVD_UINT64 + 1 == hvd::data_type_count && HVD_ROCM + 1 == hvd::device_kind_count &&
+constexpr hvd_dtype last_dtype = HVD_UINT64;
+constexpr hvd_device last_device = HVD_ROCM;
+static_assert(last_dtype + 1 == hvd::data_type_count && last_device + 1 == hvd::device_kind_count &&
               last_verb + 1 == static_cast<int>(hvd::Verb::adasum));
 
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
@@ -62,7 +64,7 @@ hvd_status read_reduction(const hvd_op_description& description, int size, hvd::
 }
 
 std::string describe_place(hvd_device kind, int ordinal) {
-  if (kind < HVD_HOST || kind > HVD_ROCM) return "unknown memory (" + std::to_string(kind) + ")";
+  if (kind < HVD_HOST || kind > last_device) return "unknown memory (" + std::to_string(kind) + ")";
   return kind == HVD_HOST ? "the host" : hvd::devices::describe(static_cast<hvd::DeviceKind>(kind), ordinal);
 }
 
@@ -72,13 +74,13 @@ hvd_status read_description(const hvd_op_description& description, int size, hvd
   if (description.name == nullptr) return invalid("an operation needs a name; hvd_op_description.name is null");
   if (description.verb < HVD_ALLREDUCE || description.verb > last_verb)
     return invalid("hvd_op_description.verb is " + std::to_string(description.verb) + "; expected an hvd_verb");
-  if (description.dtype < HVD_BOOL || description.dtype > HVD_UINT64)
+  if (description.dtype < HVD_BOOL || description.dtype > last_dtype)
     return invalid("hvd_op_description.dtype is " + std::to_string(description.dtype) + "; expected an hvd_dtype");
   if (description.dimensions < 0 || description.dimensions > HVD_MAX_DIMENSIONS)
     return invalid("hvd_op_description.dimensions is " + std::to_string(description.dimensions) + "; expected 0 to " +
                    std::to_string(HVD_MAX_DIMENSIONS));
   if (description.dimensions > 0 && description.shape == nullptr) return invalid("hvd_op_description.shape is null");
-  if (description.device < HVD_HOST || description.device > HVD_ROCM)
+  if (description.device < HVD_HOST || description.device > last_device)
     return invalid("hvd_op_description.device is " + std::to_string(description.device) + "; expected an hvd_device");
   signature.verb = static_cast<hvd::Verb>(description.verb);
   signature.dtype = static_cast<hvd::DataType>(description.dtype);

@@ -1,5 +1,7 @@
 #include <cstring>
 #include <map>
+#include <set>
+#include <variant>
 
 #include "checkpoint/element_type.hpp"
 #include "checkpoint/hdf5_types.hpp"
@@ -37,6 +39,9 @@ class RoundTrip : public WithCheckpoints {
 
 TEST_F(RoundTrip, gives_back_every_kind_of_entry) {
   State state = everything();
+  std::set<std::size_t> kinds;
+  for (const Entry& entry : state) kinds.insert(entry.content.index());
+  ASSERT_EQ(kinds.size(), std::variant_size_v<Content>);
   WriteOptions options;
   options.step = 1200;
   options.sequence = 7;

@@ -186,11 +186,21 @@ class Gates(unittest.TestCase):
     def test_a_verb_of_c_that_python_lacks_is_found(self):
         header = "typedef enum hvd_verb {\n  HVD_ALLREDUCE,\n  HVD_JOIN = 6 /* x */\n} hvd_verb;\n"
         module = 'x = {{"ALLREDUCE", HVD_ALLREDUCE},\n     {"JOIN", HVD_JOIN}};\n'
-        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": module})
+        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": module,
+                           "src/api/horovod.hpp": "HVD_ALLREDUCE"})
         self.assertEqual(closed_sets.faults_of(self.root), [])
         self.write({"src/python/core/module.cpp": module.replace("HVD_JOIN", "HVD_BARRIER")})
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/core/module.cpp: HVD_JOIN of hvd_verb", found)
+
+    def test_a_reduce_operation_that_the_users_of_a_framework_lack_is_found(self):
+        header = "typedef enum hvd_reduce_op {\n  HVD_AVERAGE = 0,\n  HVD_MIN = 3\n} hvd_reduce_op;\n"
+        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": "HVD_AVERAGE HVD_MIN",
+                           "src/python/horovod/torch/__init__.py": "Average, Min"})
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        self.write({"src/python/horovod/torch/__init__.py": "Average"})
+        found, = closed_sets.faults_of(self.root)
+        self.assertIn("src/python/horovod/torch/__init__.py: HVD_MIN of hvd_reduce_op", found)
 
     def test_an_operation_of_tensorflow_that_one_language_lacks_is_found(self):
         whole = {"src/python/tensorflow/collectives.cpp": '{{"HorovodSum", x}}', "src/python/tensorflow/facts.cpp": "",

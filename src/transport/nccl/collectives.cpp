@@ -7,6 +7,7 @@
 // else in memory of ours.
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,14 +45,15 @@ nccl::Type type_of(DataType dtype) {
   panic("NCCL was asked for an unknown type");
 }
 
-nccl::Operation operation_of(ReduceOp op) {
+// Nothing if NCCL does not do it.
+std::optional<nccl::Operation> operation_of(ReduceOp op) {
   switch (op) {
     case ReduceOp::min: return nccl::Operation::min;
     case ReduceOp::max: return nccl::Operation::max;
     case ReduceOp::product: return nccl::Operation::product;
     case ReduceOp::sum: return nccl::Operation::sum;
   }
-  panic("NCCL was asked for an unknown reduction");
+  return std::nullopt;
 }
 
 std::size_t tensors_in(std::span<const Segment> segments) {
@@ -280,7 +282,7 @@ class NcclTask final : public Task {
       from = to;
     }
     HVD_RETURN_IF_ERROR(call([&](const nccl::Library& nccl, nccl::CommunicatorHandle communicator, void* stream) {
-      return nccl.allreduce(from, to, static_cast<std::size_t>(count), type_of(what_.dtype), operation_of(what_.op),
+      return nccl.allreduce(from, to, static_cast<std::size_t>(count), type_of(what_.dtype), *operation_of(what_.op),
                             communicator, stream);
     }));
     const double postscale = what_.verb == Verb::adasum ? what_.postscale / seats_ : what_.postscale;  // of a mean
@@ -434,7 +436,7 @@ class NcclTask final : public Task {
     }
     HVD_RETURN_IF_ERROR(call([&](const nccl::Library& nccl, nccl::CommunicatorHandle communicator, void* stream) {
       const auto type = type_of(what_.dtype);
-      const auto operation = operation_of(what_.op);
+      const auto operation = *operation_of(what_.op);
       if (parts_.are_equal)
         return nccl.reduce_scatter(base, result, static_cast<std::size_t>(mine), type, operation, communicator, stream);
       Code code = Code::success;
@@ -507,8 +509,8 @@ class NcclTask final : public Task {
 
 }  // namespace
 
-bool reduces_type(DataType dtype) noexcept {
-  return dtype != DataType::boolean && dtype != DataType::i16 && dtype != DataType::u16;
+bool can_reduce(DataType dtype, ReduceOp op) noexcept {
+  return operation_of(op) && dtype != DataType::boolean && dtype != DataType::i16 && dtype != DataType::u16;
 }
 
 std::unique_ptr<Task> plan_collective(NcclLink& link, const Collective& collective) {

@@ -97,7 +97,7 @@ std::unique_ptr<Task> NcclLink::plan(const Collective& collective) {
 // hierarchical algorithm.
 Cost NcclLink::cost(const Collective& collective) const {
   if (collective.device != device().kind()) return Cost::impossible();
-  if (reduces(collective.verb) && !reduces_type(collective.dtype)) return Cost::impossible();
+  if (reduces(collective.verb) && !can_reduce(collective.dtype, collective.op)) return Cost::impossible();
   const auto is_here = [this](Rank rank) { return world_.member(rank).node == world_.member(group_.ranks[0]).node; };
   const bool is_in_a_node = std::ranges::all_of(group_.ranks, is_here);
   const double launch_s = 5e-6, hop_s = is_in_a_node ? 1e-6 : 2e-6, byte_s = is_in_a_node ? 1 / 100e9 : 1 / 10e9;

@@ -78,7 +78,7 @@ class NcclLink final : public Link, public NativeCollectives {
 
 // Makes a task of the link (collectives.cpp).
 std::unique_ptr<Task> plan_collective(NcclLink& link, const Collective& collective);
-// True if NCCL reduces this type (collectives.cpp). What only moves bytes takes every type.
-bool reduces_type(DataType dtype) noexcept;
+// True if NCCL does this reduction of this type (collectives.cpp). What only moves bytes takes every type.
+bool can_reduce(DataType dtype, ReduceOp op) noexcept;
 
 }  // namespace hvd::transport::over_nccl
