@@ -43,7 +43,7 @@ def bodies_of_switches(text):
 PACKAGES = ("torch/__init__.py", "torch/mpi_ops.py", "tensorflow/__init__.py", "tensorflow/mpi_ops.py")
 # (enum of horovod.h, file that names its values, how, the values that it does without and why not)
 NAMED = (
-    *(("hvd_" + enum, "src/python/core/module.cpp", lambda value: rf"\b{value}\b", ())
+    *(("hvd_" + enum, "src/python/core/module.cpp", lambda value: rf'\{{"\w+", {value}\}}', ())  # a row of `constants`
       for enum in ("verb", "reduce_op", "dtype")),
     *(("hvd_verb", f"src/python/horovod/{file}", lambda value: rf"\b{value[4:].lower()}\b", ())
       for file in PACKAGES if file.endswith("__init__.py")),

@@ -189,13 +189,13 @@ class Gates(unittest.TestCase):
         self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": module,
                            "src/api/horovod.hpp": "HVD_ALLREDUCE"})
         self.assertEqual(closed_sets.faults_of(self.root), [])
-        self.write({"src/python/core/module.cpp": module.replace("HVD_JOIN", "HVD_BARRIER")})
+        self.write({"src/python/core/module.cpp": module.replace("HVD_JOIN", "HVD_BARRIER") + "use(HVD_JOIN);\n"})
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/core/module.cpp: HVD_JOIN of hvd_verb", found)
 
     def test_a_reduce_operation_that_the_users_of_a_framework_lack_is_found(self):
         header = "typedef enum hvd_reduce_op {\n  HVD_AVERAGE = 0,\n  HVD_MIN = 3\n} hvd_reduce_op;\n"
-        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": "HVD_AVERAGE HVD_MIN",
+        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": '{"A", HVD_AVERAGE}, {"M", HVD_MIN}',
                            "src/python/horovod/torch/__init__.py": "Average, Min"})
         self.assertEqual(closed_sets.faults_of(self.root), [])
         self.write({"src/python/horovod/torch/__init__.py": "Average"})

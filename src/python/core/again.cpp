@@ -68,6 +68,7 @@ bool says(PyObject* argument, double number) {
 // The arguments of start_again() and start_group_again() besides the tensors.
 struct Wanted {
   bool is_in_place() const { return in_place != Py_False; }
+  bool has_function() const { return in_place != Py_False && in_place != Py_True; }
 
   PyObject *in_place, *name, *reduce_op, *prescale, *postscale, *process_set;
 };
@@ -95,12 +96,12 @@ Seen look_at(const Description& known, PyObject* tensor, const Wanted& wanted, U
 
 // Tells the framework which tensors are about to change, if the caller wants that. Returns false after an error.
 bool note_change(const Wanted& wanted, PyObject* tensors) {
-  if (wanted.in_place == Py_True || wanted.in_place == Py_False) return true;
+  if (!wanted.has_function()) return true;
   return static_cast<bool>(Reference(PyObject_CallFunctionObjArgs(wanted.in_place, tensors, nullptr)));
 }
 
 bool note_change_of_one(const Wanted& wanted, PyObject* tensor) {
-  if (wanted.in_place == Py_True || wanted.in_place == Py_False) return true;
+  if (!wanted.has_function()) return true;
   const Reference tensors(PyTuple_Pack(1, tensor));
   return tensors && note_change(wanted, tensors.get());
 }

@@ -22,14 +22,14 @@ def _check_reduction(op, verb, process_set, tensors):
 # ---- one tensor -------------------------------------------------------------------------------------------------
 
 
-def _allreduce_async(tensor, in_place, name, average, op, prescale_factor, postscale_factor, process_set):
-    """Starts an allreduce in place or into a new tensor."""
+def _allreduce_async(tensor, name, average, op, prescale_factor, postscale_factor, process_set):
+    """Starts an allreduce into a new tensor."""
     if average is None:
-        handle = _core.start_again(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set)
+        handle = _core.start_again(tensor, False, name, op, prescale_factor, postscale_factor, process_set)
         if handle is not None:
             return handle
     op = handle_average_backwards_compatibility(op, average)
-    return _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set)
+    return _start_first_allreduce(tensor, False, name, op, prescale_factor, postscale_factor, process_set)
 
 
 def _start_first_allreduce(tensor, in_place, name, op, prescale_factor, postscale_factor, process_set):
@@ -55,14 +55,14 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
     The input must not change before synchronize has returned. Ranks match their operations by name, or by the order of
     start if they have no name. op: Average (default), Sum, Adasum, Min, Max, Product.
     """
-    return _allreduce_async(tensor, False, name, average, op, prescale_factor, postscale_factor, process_set)
+    return _allreduce_async(tensor, name, average, op, prescale_factor, postscale_factor, process_set)
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Like allreduce_async, but in place."""
     handle = None
-    if average is None:  # _allreduce_async does the same; here it saves a tenth of the time of tiny gradients
+    if average is None:
         handle = _core.start_again(tensor, note_change, name, op, prescale_factor, postscale_factor, process_set)
     if handle is None:
         op = handle_average_backwards_compatibility(op, average)
@@ -76,7 +76,7 @@ class HorovodAllreduce(torch.autograd.Function):
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
         op = handle_average_backwards_compatibility(op, average)
         ctx.how = op, prescale_factor, postscale_factor, process_set
-        result = _ops.finish(_allreduce_async(tensor, False, name, None, *ctx.how))
+        result = _ops.finish(_allreduce_async(tensor, name, None, *ctx.how))
         if op in (Min, Max, Product):
             ctx.save_for_backward(tensor, result)
         return result
@@ -129,7 +129,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
         reduced = HorovodAllreduce.apply(compressed, None, name, op, prescale_factor, postscale_factor, process_set)
     else:
         reduced = _ops.finish(
-            _allreduce_async(compressed, False, name, None, op, prescale_factor, postscale_factor, process_set))
+            _allreduce_async(compressed, name, None, op, prescale_factor, postscale_factor, process_set))
     return compression.decompress(reduced, context)
 
 
