@@ -28,8 +28,7 @@ using testing::RanksInTurn;
 // one thread here, so that there are no races to look for.
 std::vector<DataType> dtypes() {
   if (is_sanitized) return {DataType::boolean, DataType::u8, DataType::bf16, DataType::f64};
-  return {DataType::boolean, DataType::u8,   DataType::i8,  DataType::u16, DataType::i16, DataType::i32, DataType::i64,
-          DataType::f16,     DataType::bf16, DataType::f32, DataType::f64, DataType::u32, DataType::u64};
+  return testing::every_data_type();
 }
 std::vector<DataType> dtypes_across_nodes() {
   if (is_sanitized) return {DataType::bf16, DataType::boolean};

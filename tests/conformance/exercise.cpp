@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/reduce_op.hpp"
 #include "naive.hpp"
 
 namespace hvd::testing {
@@ -185,13 +186,18 @@ class Stage {
         }
         break;
       }
-      default: {
+      case Verb::allreduce:
+      case Verb::reduce_scatter: {
         std::size_t first =
             verb_ == Verb::reduce_scatter ? static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank)]) : 0;
         for (std::size_t element = 0; element < elements_out(rank); ++element)
           store(what_.dtype, naive_reduction(collective, inputs_, first + element),
                 expected.data() + element * element_bytes_);
+        break;
       }
+      case Verb::join:
+      case Verb::add_set:
+      case Verb::remove_set: break;
     }
     return expected;
   }
@@ -261,6 +267,12 @@ std::string Exercise::describe() const {
          (even_counts ? ", even counts" : "");
 }
 
+std::vector<DataType> every_data_type() {
+  std::vector<DataType> list;
+  for (int type = 0; type < data_type_count; ++type) list.push_back(static_cast<DataType>(type));
+  return list;
+}
+
 std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(seats), 0);
   std::int64_t left = total;
@@ -299,6 +311,7 @@ bool exercise(Performers& ranks, const collectives::Algorithm& algorithm, Verb v
   std::string context = std::string(algorithm.name()) + " " + name_of(verb) + " of " + std::to_string(ranks.size()) +
                         " ranks, " + what.describe();
   SCOPED_TRACE(context);
+  if (reduces(verb) && !takes(what.op, what.dtype)) return false;
   if (!algorithm.cost(collective, ranks.team()).possible()) return false;
   Performers::Tasks tasks = ranks.plan(algorithm, collective);
   Stage stage(verb, what, ranks.size(), ranks.ranks_of_mean(), counts);

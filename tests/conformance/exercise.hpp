@@ -56,6 +56,8 @@ bool exercise(RanksInTurn& ranks, const collectives::Algorithm& algorithm, Verb 
 void exchange_giants(Performers& ranks, const collectives::Algorithm& algorithm);
 void exchange_giants(RanksInTurn& ranks, const collectives::Algorithm& algorithm);
 
+std::vector<DataType> every_data_type();
+
 // The number of elements of each seat. The numbers differ, some are zero, and their sum is the total.
 std::vector<std::int64_t> uneven_counts(std::int64_t total, int seats);
 

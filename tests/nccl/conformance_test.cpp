@@ -1,4 +1,5 @@
 // The collectives over NCCL, compared with the naive reference.
+#include "base/reduce_op.hpp"
 #include "doubles/nccl/control.h"
 #include "ranks_on_gpus.hpp"
 
@@ -9,8 +10,6 @@ using testing::Exercise;
 using testing::exercise;
 using testing::RanksOnGpus;
 
-constexpr Verb every_verb[] = {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter, Verb::alltoall};
-
 class NcclConformance : public ::testing::TestWithParam<int> {
  protected:
   static Config small_buffers() {
@@ -20,13 +19,19 @@ class NcclConformance : public ::testing::TestWithParam<int> {
   }
   RanksOnGpus ranks{{GetParam()}, small_buffers()};
   const std::unique_ptr<collectives::Algorithm> algorithm = testing::native_algorithm();
+  // Without Adasum, which is the mean of a node's ranks here.
+  std::vector<Verb> verbs_of_nccl() {
+    std::vector<Verb> list = ranks.verbs_of_links();
+    std::erase(list, Verb::adasum);
+    return list;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(of, NcclConformance, ::testing::Values(2, 3, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param) + "_ranks"; });
 
 TEST_P(NcclConformance, every_type_and_placement_gives_what_the_reference_gives) {
   int done = 0;
-  for (const Verb verb : every_verb)
+  for (const Verb verb : verbs_of_nccl())
     for (int type = 0; type < data_type_count && !HasFailure(); ++type) {
       if (GetParam() > 2 && type % 4 != GetParam() % 4) continue;
       Exercise what;
@@ -45,16 +50,18 @@ TEST_P(NcclConformance, every_type_and_placement_gives_what_the_reference_gives)
 }
 
 TEST_P(NcclConformance, every_operation_gives_what_the_reference_gives) {
-  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+  std::size_t done = 0;
+  for (std::size_t at = 0; at < reduce_op_count; ++at) {
     Exercise what;
-    what.op = op;
+    what.op = static_cast<ReduceOp>(at);
     what.count = 100;
-    EXPECT_TRUE(exercise(ranks, *algorithm, Verb::allreduce, what, 1));
+    done += exercise(ranks, *algorithm, Verb::allreduce, what, 1);
   }
+  EXPECT_GE(done, 4U);
 }
 
 TEST_P(NcclConformance, tensors_larger_than_the_buffer_go_in_pieces) {
-  for (const Verb verb : every_verb) {
+  for (const Verb verb : verbs_of_nccl()) {
     Exercise what;
     what.count = 300'001;
     what.segments = 7;
@@ -63,7 +70,7 @@ TEST_P(NcclConformance, tensors_larger_than_the_buffer_go_in_pieces) {
 }
 
 TEST_P(NcclConformance, nothing_even_shares_and_joined_ranks_give_what_the_reference_gives) {
-  for (const Verb verb : every_verb)
+  for (const Verb verb : verbs_of_nccl())
     for (const std::int64_t count : {0, 1001}) {
       Exercise what;
       what.count = count;

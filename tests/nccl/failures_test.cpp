@@ -142,9 +142,11 @@ TEST_F(NcclFailures, aborted_results_are_NaN_and_integers_are_left) {
 }
 
 TEST_F(NcclFailures, aborted_results_of_every_verb_are_NaN_and_inputs_are_left) {
-  for (const Verb verb :
-       {Verb::allreduce, Verb::broadcast, Verb::allgather, Verb::reduce_scatter, Verb::alltoall, Verb::adasum}) {
+  const std::vector<Verb> verbs = RanksOnGpus({2}).verbs_of_links();
+  ASSERT_FALSE(verbs.empty());
+  for (const Verb verb : verbs) {
     SCOPED_TRACE(name_of(verb));
+    const VerbRow& row = row_of(verb);
     ranks = std::make_unique<RanksOnGpus>(std::vector<int>{2});
     hvd_double_hold(ranks->stream_of(1).handle);
     Collective collective;
@@ -152,7 +154,8 @@ TEST_F(NcclFailures, aborted_results_of_every_verb_are_NaN_and_inputs_are_left) 
     collective.verb = verb;
     collective.root = Seat{0};
     tasks = ranks->plan(*testing::native_algorithm(), collective);
-    const std::size_t sent = verb == Verb::allgather ? 500 : 1000, received = verb == Verb::reduce_scatter ? 500 : 1000;
+    const std::size_t sent = row.sizes == VerbRow::Sizes::rows ? 500 : 1000,
+                      received = row.outcome == VerbRow::Outcome::share ? 500 : 1000;
     std::vector<std::vector<float>> in(2, std::vector<float>(sent, 1)), out(2, std::vector<float>(received, 2));
     for (std::size_t rank = 0; rank < 2; ++rank) {
       const auto all_of = [](std::vector<float>& of_rank) {
@@ -161,7 +164,7 @@ TEST_F(NcclFailures, aborted_results_of_every_verb_are_NaN_and_inputs_are_left) 
       const int number = static_cast<int>(rank);
       tensors.push_back(std::make_unique<OnGpu>(ranks->device_of(number), ranks->stream_of(number),
                                                 Part{{all_of(in[rank])}, {all_of(out[rank])}}));
-      const std::vector<std::int64_t> halves(verb == Verb::alltoall ? 2 : 0, 500);
+      const std::vector<std::int64_t> halves(row.sizes == VerbRow::Sizes::splits ? 2 : 0, 500);
       tasks[rank]->resize(halves, halves);
       tasks[rank]->restart(tensors.back()->part().in, tensors.back()->part().out, Sequence{0});
     }
@@ -171,8 +174,7 @@ TEST_F(NcclFailures, aborted_results_of_every_verb_are_NaN_and_inputs_are_left) 
     for (auto& of_rank : tensors) of_rank->download();
     for (std::size_t rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(in[rank], std::vector<float>(sent, 1)) << "the input of rank " << rank;
-      // The root of a broadcast has its data already.
-      const bool may_be_over = verb == Verb::broadcast && rank == 0;
+      const bool may_be_over = row.has_root() && rank == 0;  // a root has its data already
       const auto is_nan = [](float value) { return std::isnan(value); };
       EXPECT_TRUE(may_be_over || std::ranges::all_of(out[rank], is_nan)) << "rank " << rank;
     }

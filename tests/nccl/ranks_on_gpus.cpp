@@ -115,6 +115,17 @@ void RanksOnGpus::connect() {
   }
 }
 
+std::vector<Verb> RanksOnGpus::verbs_of_links() {
+  std::vector<Verb> list;
+  for (const VerbRow& row : verbs()) {
+    Collective collective;
+    collective.verb = row.verb;
+    collective.device = device();
+    if (link(0)->native()->cost(collective).possible()) list.push_back(row.verb);
+  }
+  return list;
+}
+
 Performers::Tasks RanksOnGpus::plan(const collectives::Algorithm& algorithm, const Collective& collective) {
   Tasks tasks;
   for (int rank = 0; rank < size(); ++rank) {

@@ -52,6 +52,8 @@ class RanksOnGpus final : public Performers {
   void abort() override { abort(Error(ErrorCode::peer_lost, "the test ends the links")); }
   void abort(const Error& reason);
 
+  // What the links do themselves.
+  std::vector<Verb> verbs_of_links();
   // Null if the ranks have agreed to do without NCCL.
   transport::Link* link(int rank) { return links_[static_cast<std::size_t>(rank)].get(); }
   devices::Device& device_of(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }

@@ -15,9 +15,7 @@ std::int64_t count_of(std::span<const Segment> segments) {
 }
 
 std::int64_t part_of_seat(const Collective& collective, const Group& group, std::int64_t elements) {
-  bool is_by_seat = collective.verb == Verb::allgather || collective.verb == Verb::reduce_scatter ||
-                    collective.verb == Verb::alltoall;
-  return std::max<std::int64_t>(1, is_by_seat ? elements / group.size() : elements);
+  return std::max<std::int64_t>(1, row_of(collective.verb).has_rows() ? elements / group.size() : elements);
 }
 
 }  // namespace
@@ -93,32 +91,45 @@ void Cut::describe(std::int64_t index, Chunk& chunk) const {
   chunk.counts.clear();
   chunk.sent.clear();
   chunk.received.clear();
-  if (transport::has_shares(verb_)) {
-    // On one side are the shares of all seats. On the other side is only this seat's own share, which begins at zero.
-    const bool gathers = verb_ == Verb::allgather;
-    for (int seat = 0; seat < size_; ++seat) {
-      const std::int64_t begin = shares_.begin(seat);
-      const Range range = piece(index, begin, shares_.count(seat));
-      (gathers ? chunk.out : chunk.in).push_back(range);
-      if (Seat{seat} == me_) (gathers ? chunk.in : chunk.out).push_back({range.begin - begin, range.count});
-      chunk.counts.push_back(range.count);
+  switch (verb_) {
+    case Verb::allgather:
+    case Verb::reduce_scatter: {
+      // On one side are the shares of all seats. On the other side is only this seat's own share, which begins at zero.
+      const bool gathers = verb_ == Verb::allgather;
+      for (int seat = 0; seat < size_; ++seat) {
+        const std::int64_t begin = shares_.begin(seat);
+        const Range range = piece(index, begin, shares_.count(seat));
+        (gathers ? chunk.out : chunk.in).push_back(range);
+        if (Seat{seat} == me_) (gathers ? chunk.in : chunk.out).push_back({range.begin - begin, range.count});
+        chunk.counts.push_back(range.count);
+      }
+      return;
     }
-  } else if (verb_ == Verb::alltoall) {
-    for (int seat = 0; seat < size_; ++seat) {
-      chunk.in.push_back(piece(index, splits_.sent_begin(seat), splits_.sent(seat)));
-      chunk.out.push_back(piece(index, splits_.received_begin(seat), splits_.received(seat)));
-      chunk.sent.push_back(chunk.in.back().count);
-      chunk.received.push_back(chunk.out.back().count);
+    case Verb::alltoall:
+      for (int seat = 0; seat < size_; ++seat) {
+        chunk.in.push_back(piece(index, splits_.sent_begin(seat), splits_.sent(seat)));
+        chunk.out.push_back(piece(index, splits_.received_begin(seat), splits_.received(seat)));
+        chunk.sent.push_back(chunk.in.back().count);
+        chunk.received.push_back(chunk.out.back().count);
+      }
+      return;
+    case Verb::adasum:
+      for (std::size_t tensor = firsts_[static_cast<std::size_t>(index)];
+           tensor < firsts_[static_cast<std::size_t>(index) + 1]; ++tensor)
+        chunk.in.push_back({begins_[tensor], begins_[tensor + 1] - begins_[tensor]});
+      chunk.out = chunk.in;
+      return;
+    case Verb::allreduce:
+    case Verb::broadcast: {
+      const Range range = piece(index, 0, total_);
+      if (verb_ != Verb::broadcast || me_ == root_) chunk.in.push_back(range);
+      if (total_out_ > 0) chunk.out.push_back(range);
+      return;
     }
-  } else if (verb_ == Verb::adasum) {
-    for (std::size_t tensor = firsts_[static_cast<std::size_t>(index)];
-         tensor < firsts_[static_cast<std::size_t>(index) + 1]; ++tensor)
-      chunk.in.push_back({begins_[tensor], begins_[tensor + 1] - begins_[tensor]});
-    chunk.out = chunk.in;
-  } else {
-    const Range range = piece(index, 0, total_);
-    if (verb_ != Verb::broadcast || me_ == root_) chunk.in.push_back(range);
-    if (total_out_ > 0) chunk.out.push_back(range);
+    case Verb::barrier:
+    case Verb::join:
+    case Verb::add_set:
+    case Verb::remove_set: break;  // restart() has refused them
   }
 }
 

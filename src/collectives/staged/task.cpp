@@ -220,9 +220,7 @@ class StagedTask final : public Task {
     buffer.memory = std::move(*memory);
     buffer.bytes = bytes;
   }
-  bool has_own_out() const {
-    return verb_ == Verb::allgather || verb_ == Verb::reduce_scatter || verb_ == Verb::alltoall;
-  }
+  bool has_own_out() const { return row_of(verb_).has_rows(); }
 
   // Queues the listed moves and returns the event behind them.
   Event move(const std::shared_ptr<void>& stream) {

@@ -164,9 +164,18 @@ class CollectiveTask final : public Task {
     call.dtype = dtype_;
     call.op = op_;
     call.root = root_;
-    if (verb_ == Verb::allreduce || verb_ == Verb::broadcast) pack_whole(number, slot, call);
-    if (has_shares(verb_)) pack_by_seat(number, slot, call);
-    if (verb_ == Verb::alltoall) pack_for_seats(number, slot, call);
+    switch (verb_) {
+      case Verb::allreduce:
+      case Verb::broadcast: pack_whole(number, slot, call); break;
+      case Verb::allgather:
+      case Verb::reduce_scatter: pack_by_seat(number, slot, call); break;
+      case Verb::alltoall: pack_for_seats(number, slot, call); break;
+      case Verb::barrier:
+      case Verb::join:
+      case Verb::adasum:
+      case Verb::add_set:
+      case Verb::remove_set: break;
+    }
     return start(call, slot);
   }
   Status start(const CollectiveCall& call, Slot& slot) {
@@ -353,7 +362,7 @@ Collectives::Collectives(mpi::Communicator& communicator, const mpi::MpiPlugin& 
 // which MPI schedules a non-blocking collective, and the copies in and out, which do not overlap with the transfer.
 Cost Collectives::cost(const Collective& collective) const {
   if (collective.device != DeviceKind::host) return Cost::impossible();
-  bool is_reduction = collective.verb == Verb::allreduce || collective.verb == Verb::reduce_scatter;
+  bool is_reduction = reduces(collective.verb);
   if (is_reduction && !calls_.reduces(collective.dtype, collective.op)) return Cost::impossible();
   constexpr double schedule_s = 4e-6, copied_byte_s = 1 / 8e9;
   double latency_s = ranks_per_node_ > 1 ? 3e-6 : 1e-6;
@@ -382,8 +391,7 @@ Cost Collectives::cost(const Collective& collective) const {
     case Verb::add_set:
     case Verb::remove_set: return Cost::impossible();
   }
-  bool is_rounded = collective.dtype == DataType::f32 || collective.dtype == DataType::f64;
-  return {seconds, !(is_reduction && is_rounded)};
+  return {seconds, !(is_reduction && is_floating(collective.dtype))};
 }
 
 std::unique_ptr<Task> Collectives::plan(const Collective& collective) {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/panic.hpp"
 #include "transport/nccl/link.hpp"
 #include "transport/segments/segment_array.hpp"
 #include "transport/segments/shares.hpp"
@@ -26,13 +25,11 @@ using devices::Move;
 using devices::Treatment;
 using nccl::Code;
 
-nccl::Type type_of(DataType dtype) {
+// Nothing if NCCL does not reduce the type.
+std::optional<nccl::Type> type_of(DataType dtype) {
   switch (dtype) {
-    case DataType::boolean:
     case DataType::u8: return nccl::Type::u8;
-    case DataType::i8:
-    case DataType::i16:
-    case DataType::u16: return nccl::Type::i8;  // the latter are not reduced
+    case DataType::i8: return nccl::Type::i8;
     case DataType::i32: return nccl::Type::i32;
     case DataType::i64: return nccl::Type::i64;
     case DataType::f16: return nccl::Type::f16;
@@ -41,8 +38,11 @@ nccl::Type type_of(DataType dtype) {
     case DataType::f64: return nccl::Type::f64;
     case DataType::u32: return nccl::Type::u32;
     case DataType::u64: return nccl::Type::u64;
+    case DataType::boolean:
+    case DataType::i16:
+    case DataType::u16: break;
   }
-  panic("NCCL was asked for an unknown type");
+  return std::nullopt;
 }
 
 // Nothing if NCCL does not do it.
@@ -175,7 +175,7 @@ class NcclTask final : public Task {
     else stages_.add(what, 0, queued_at_, *end);
     return {};
   }
-  bool is_root() const { return what_.verb == Verb::broadcast && what_.root.value == me_; }
+  bool is_root() const { return row_of(what_.verb).has_root() && what_.root.value == me_; }
 
   // ---- memory
 
@@ -282,7 +282,7 @@ class NcclTask final : public Task {
       from = to;
     }
     HVD_RETURN_IF_ERROR(call([&](const nccl::Library& nccl, nccl::CommunicatorHandle communicator, void* stream) {
-      return nccl.allreduce(from, to, static_cast<std::size_t>(count), type_of(what_.dtype), *operation_of(what_.op),
+      return nccl.allreduce(from, to, static_cast<std::size_t>(count), *type_of(what_.dtype), *operation_of(what_.op),
                             communicator, stream);
     }));
     const double postscale = what_.verb == Verb::adasum ? what_.postscale / seats_ : what_.postscale;  // of a mean
@@ -435,7 +435,7 @@ class NcclTask final : public Task {
       result = *taken;
     }
     HVD_RETURN_IF_ERROR(call([&](const nccl::Library& nccl, nccl::CommunicatorHandle communicator, void* stream) {
-      const auto type = type_of(what_.dtype);
+      const auto type = *type_of(what_.dtype);
       const auto operation = *operation_of(what_.op);
       if (parts_.are_equal)
         return nccl.reduce_scatter(base, result, static_cast<std::size_t>(mine), type, operation, communicator, stream);
@@ -510,7 +510,7 @@ class NcclTask final : public Task {
 }  // namespace
 
 bool can_reduce(DataType dtype, ReduceOp op) noexcept {
-  return operation_of(op) && dtype != DataType::boolean && dtype != DataType::i16 && dtype != DataType::u16;
+  return operation_of(op) && type_of(dtype);
 }
 
 std::unique_ptr<Task> plan_collective(NcclLink& link, const Collective& collective) {
