@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,8 @@
 
 #include "api/answer.hpp"
 #include "api/runtime_of_c.hpp"
+#include "base/closed_set.hpp"
+#include "base/reduce_op.hpp"
 #include "runtime/runtime.hpp"
 
 using hvd::Error;
@@ -42,25 +45,45 @@ constexpr hvd_device last_device = HVD_ROCM;
 static_assert(last_dtype + 1 == hvd::data_type_count && last_device + 1 == hvd::device_kind_count &&
               last_verb + 1 == static_cast<int>(hvd::Verb::adasum));
 
+struct ReduceOpOfC {
+  const char* name;
+  hvd::ReduceOp op;
+};
+constexpr std::optional<ReduceOpOfC> row_of(hvd_reduce_op op) {
+  switch (op) {
+    case HVD_AVERAGE: return ReduceOpOfC{"average", hvd::ReduceOp::sum};  // with 1/n in the postscale
+    case HVD_SUM: return ReduceOpOfC{"sum", hvd::ReduceOp::sum};
+    case HVD_ADASUM: return ReduceOpOfC{"Adasum", hvd::ReduceOp::sum};  // a verb of ours
+    case HVD_MIN: return ReduceOpOfC{"min", hvd::ReduceOp::min};
+    case HVD_MAX: return ReduceOpOfC{"max", hvd::ReduceOp::max};
+    case HVD_PRODUCT: return ReduceOpOfC{"product", hvd::ReduceOp::product};
+  }
+  return std::nullopt;
+}
+constexpr std::size_t count_in_c = hvd::count_of<hvd_reduce_op>([](hvd_reduce_op op) { return row_of(op); });
+static_assert(count_in_c == hvd::reduce_op_count + 2);  // average and Adasum are no ReduceOp
+
 hvd_status read_reduction(const hvd_op_description& description, int size, hvd::runtime::Signature& signature) {
   signature.prescale = description.prescale;
   signature.postscale = description.postscale;
-  switch (description.reduce_op) {
-    case HVD_AVERAGE: signature.postscale *= 1.0 / size; return HVD_OK;  // a sum with 1/n in the postscale
-    case HVD_SUM: return HVD_OK;
-    case HVD_MIN: signature.op = hvd::ReduceOp::min; return HVD_OK;
-    case HVD_MAX: signature.op = hvd::ReduceOp::max; return HVD_OK;
-    case HVD_PRODUCT: signature.op = hvd::ReduceOp::product; return HVD_OK;
-    case HVD_ADASUM:
-      if (signature.verb == hvd::Verb::allreduce) {
-        signature.verb = hvd::Verb::adasum;
-        return HVD_OK;
-      }
-      return fail(ErrorCode::unsupported, "reducescatter does sums and averages, not Adasum");
+  const auto row = row_of(description.reduce_op);
+  if (!row) {
+    std::string known;
+    for (std::size_t op = 0; op < count_in_c; ++op)
+      known += (op == 0                ? ""
+                : op + 1 == count_in_c ? " or "
+                                       : ", ") +
+               (row_of(static_cast<hvd_reduce_op>(op))->name + (" (" + std::to_string(op) + ")"));
+    return fail(ErrorCode::invalid_argument,
+                "reduce operation " + std::to_string(description.reduce_op) + " is not known; expected " + known);
   }
-  return fail(ErrorCode::invalid_argument,
-              "reduce operation " + std::to_string(description.reduce_op) +
-                  " is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
+  signature.op = row->op;
+  if (description.reduce_op == HVD_AVERAGE) signature.postscale *= 1.0 / size;
+  if (description.reduce_op != HVD_ADASUM) return HVD_OK;
+  if (signature.verb != hvd::Verb::allreduce)
+    return fail(ErrorCode::unsupported, "reducescatter does sums and averages, not Adasum");
+  signature.verb = hvd::Verb::adasum;
+  return HVD_OK;
 }
 
 std::string describe_place(hvd_device kind, int ordinal) {

@@ -142,6 +142,17 @@ TEST(Api, handles_of_one_runtime_mean_nothing_to_the_next) {
   }
 }
 
+TEST(Api, names_the_reduce_operations_if_it_is_given_an_unknown_one) {
+  horovod::Runtime job;
+  hvd_op_description description = floats("tensor", HVD_ALLREDUCE, nullptr, 0);
+  description.reduce_op = static_cast<hvd_reduce_op>(HVD_PRODUCT + 1);
+  hvd_op* op = nullptr;
+  EXPECT_EQ(hvd_prepare(job.get(), &description, &op), HVD_INVALID_ARGUMENT);
+  EXPECT_STREQ(
+      hvd_last_error(),
+      "reduce operation 6 is not known; expected average (0), sum (1), Adasum (2), min (3), max (4) or product (5)");
+}
+
 TEST(Api, keeps_shared_memory_that_is_held_beyond_the_runtime) {
   hvd_runtime* runtime = nullptr;
   horovod::check(hvd_init(&runtime));

@@ -29,8 +29,12 @@ using naive::Bf16;
 using naive::Bool;
 using naive::F16;
 
-constexpr std::array<ReduceOp, 4> all_ops = {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product};
-static_assert(all_ops.size() == reduce_op_count);
+std::vector<ReduceOp> operations_on(DataType dtype) {
+  std::vector<ReduceOp> list;
+  for (std::size_t at = 0; at < reduce_op_count; ++at)
+    if (takes(static_cast<ReduceOp>(at), dtype)) list.push_back(static_cast<ReduceOp>(at));
+  return list;
+}
 
 // An array with a fence of other bytes on each side. A sanitizer or the test itself notices a write outside of the
 // array.
@@ -196,7 +200,7 @@ TYPED_TEST(HostKernels, give_the_naive_result_bit_by_bit_with_every_instruction_
                                            Scale{-2.3, 0.123456789}};
   constexpr std::array<int, 4> destination_counts = {1, 2, 4, 3};
   std::size_t turn = 0;
-  for (const ReduceOp op : all_ops) {
+  for (const ReduceOp op : operations_on(dtype_of<TypeParam>())) {
     for (const std::size_t count : counts) {
       for (const int sources : {1, 2, 3, 4, 5, 8}) {
         for (const Scale scale : scales) {
@@ -225,7 +229,7 @@ TYPED_TEST(HostKernels, reduce_for_as_many_ranks_as_a_node_may_have) {
 
 TYPED_TEST(HostKernels, leave_everything_alone_when_there_is_nothing_to_reduce) {
   for (const KernelTable& table : kernel_tables()) {
-    for (const ReduceOp op : all_ops) {
+    for (const ReduceOp op : operations_on(dtype_of<TypeParam>())) {
       const void* const sources[] = {nullptr, nullptr};
       void* const destinations[] = {nullptr};
       table.at(dtype_of<TypeParam>(), op)(sources, 2, destinations, 1, 0, Scale{});
@@ -341,11 +345,12 @@ void check_adasum_kernels() {
   }
 }
 
-TEST(ReduceKernels, are_there_for_every_type_and_operation_with_every_instruction_set) {
+TEST(ReduceKernels, are_there_for_the_types_of_every_operation_with_every_instruction_set) {
   for (const KernelTable& table : kernel_tables())
     for (int type = 0; type < data_type_count; ++type)
       for (std::size_t op = 0; op < reduce_op_count; ++op)
-        EXPECT_NE(table.at(static_cast<DataType>(type), static_cast<ReduceOp>(op)), nullptr)
+        EXPECT_EQ(table.at(static_cast<DataType>(type), static_cast<ReduceOp>(op)) != nullptr,
+                  takes(static_cast<ReduceOp>(op), static_cast<DataType>(type)))
             << table.instruction_set << " " << name_of(static_cast<DataType>(type)) << " "
             << name_of(static_cast<ReduceOp>(op));
 }
@@ -425,16 +430,9 @@ TEST(HostKernels, truncate_scaled_integers_toward_zero_and_wrap_their_sums) {
   }
 }
 
-TEST(HostKernels, are_of_the_best_instruction_set_and_exist_for_every_type_and_operation) {
+TEST(HostKernels, are_of_the_best_instruction_set) {
   ASSERT_FALSE(kernel_tables().empty());
   EXPECT_STREQ(instruction_set(), kernel_tables()[0].instruction_set);
-  for (const KernelTable& table : kernel_tables()) {
-    for (int dtype = 0; dtype < data_type_count; ++dtype) {
-      for (const ReduceOp op : all_ops) {
-        EXPECT_NE(table.at(static_cast<DataType>(dtype), op), nullptr) << table.instruction_set;
-      }
-    }
-  }
   EXPECT_EQ(reduce_kernel(DataType::f32, ReduceOp::sum), kernel_tables()[0].at(DataType::f32, ReduceOp::sum));
 }
 
@@ -509,7 +507,7 @@ TYPED_TEST(HostKernels, touch_no_byte_outside_their_arrays) {
   const auto former = std::signal(SIGSEGV, &tell_what_went_too_far);
   std::size_t turn = 0;
   for (const KernelTable& table : kernel_tables())
-    for (const ReduceOp op : all_ops)
+    for (const ReduceOp op : operations_on(dtype))
       for (const std::size_t count : counts)
         for (const bool at_end : {false, true})
           for (const bool is_scaled : {false, true})

@@ -64,7 +64,8 @@ MPI_Datatype moved_type_of(DataType dtype) {
     case 1: return MPI_UINT8_T;
     case 2: return MPI_UINT16_T;
     case 4: return MPI_UINT32_T;
-    default: return MPI_UINT64_T;
+    case 8: return MPI_UINT64_T;
+    default: return MPI_DATATYPE_NULL;  // which MPI refuses
   }
 }
 
@@ -81,8 +82,7 @@ MPI_Op operation_of(DataType dtype, ReduceOp op) {
 
 // True if MPI reduces the type as our kernels do. For min and max of NaN, MPI may give any result; ours give NaN.
 bool reduces(DataType dtype, ReduceOp op) {
-  bool is_floating = dtype == DataType::f32 || dtype == DataType::f64;
-  return type_of(dtype) != MPI_DATATYPE_NULL && !(is_floating && row_of(op)->selects);
+  return takes(op, dtype) && type_of(dtype) != MPI_DATATYPE_NULL && !(is_floating(dtype) && row_of(op)->selects);
 }
 
 bool is_finalized() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/reduce_op.hpp"
 #include "base/verb.hpp"
 
 namespace hvd::runtime {
@@ -27,6 +28,9 @@ Status check(const Signature& signature, const ProcessSet& set, Rank me, const d
     return invalid("the number of ranks has to be a power of two; there are " + std::to_string(size));
   if (row.takes_floats_only() && !is_floating(signature.dtype))
     return invalid(std::string("floating types only; got ") + name_of(signature.dtype));
+  if (row.reduces() && !takes(signature.op, signature.dtype))
+    return Error(ErrorCode::unsupported, std::string(row.name) + ": " + name_of(signature.op) +
+                                             " is for integers and bool, not " + name_of(signature.dtype));
   if (row.outcome == VerbRow::Outcome::share && signature.op != ReduceOp::sum)
     return Error(ErrorCode::unsupported,
                  std::string(row.name) + " does sums and averages, not " + name_of(signature.op));
