@@ -1,5 +1,6 @@
 #pragma once
 // What a device moves in one call: a list of runs of elements, with one treatment for all of them.
+#include <cstddef>
 #include <cstdint>
 
 #include "base/data_type.hpp"
@@ -32,5 +33,18 @@ struct Treatment {
 constexpr bool is_possible(const Treatment& treatment) noexcept {
   return treatment.from == treatment.to || (is_floating(treatment.from) && is_floating(treatment.to));
 }
+
+// The rows of tables of conversions: f16, bf16, f32 and f64.
+constexpr std::size_t row_of_floating(DataType type) noexcept {
+  return static_cast<std::size_t>(type) - static_cast<std::size_t>(DataType::f16);
+}
+inline constexpr std::size_t floating_types = 4;
+constexpr bool are_rows_of_floating_types() noexcept {
+  for (int type = 0; type < data_type_count; ++type)
+    if (is_floating(static_cast<DataType>(type)) != (row_of_floating(static_cast<DataType>(type)) < floating_types))
+      return false;
+  return true;
+}
+static_assert(are_rows_of_floating_types());
 
 }  // namespace hvd::devices

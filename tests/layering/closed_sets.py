@@ -49,6 +49,14 @@ NAMED = (
       for file in PACKAGES if file.endswith("__init__.py")),
     *(("hvd_reduce_op", f"src/python/horovod/{file}", lambda value: rf"\b{value[4:].capitalize()}\b", ())
       for file in ("common/basics.py", "common/operations.py", *PACKAGES)),
+    *(("hvd_dtype", f"src/python/horovod/{file}", lambda value: rf"\b_core\.{value[4:]}\b", ())
+      for file in ("torch/_tensors.py", "_keras/arrays.py")),
+    ("hvd_dtype", "src/python/tensorflow/run.cpp", lambda value: rf"return {value};",
+     ("HVD_UINT32", "HVD_UINT64")),  # as with other Horovods
+    ("hvd_dtype", "src/api/horovod.hpp", lambda value: rf"= {value};",
+     ("HVD_FLOAT16", "HVD_BFLOAT16")),  # C++20 has no such types
+    ("hvd_device", "src/python/horovod/tensorflow/_streams.py", lambda value: rf'"{value[4:].lower()}": \d',
+     ("HVD_HOST",)),  # the kind None
     ("hvd_entry_type", "src/python/horovod/checkpoint/tree.py", lambda value: rf"\b{value[10:]}\b", ()),
     ("hvd_entry_type", "src/api/horovod.hpp", lambda value: rf"\b{value}\b", ("HVD_ENTRY_NONE",)),  # Python's alone
     # the C++ header has no results of unknown size but gather()'s, and no training loop that ends early
@@ -64,7 +72,7 @@ def faults_of_constants(root):
         if enum not in enums or not (root / file).is_file():
             continue
         text = (root / file).read_text()
-        for value in re.findall(r"^ +(HVD_\w+)", enums[enum], re.MULTILINE):
+        for value in re.findall(r"\bHVD_\w+", re.sub(r"/\*.*?\*/", "", enums[enum], flags=re.DOTALL)):
             if value not in without and not re.search(pattern(value), text):
                 yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here"
 

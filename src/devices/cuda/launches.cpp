@@ -14,12 +14,12 @@ namespace hvd::devices::cuda {
 namespace {
 
 std::optional<Kernel> floating_kernel(DataType from, DataType to) {
-  static_assert(static_cast<int>(DataType::f64) - static_cast<int>(DataType::f16) == 3);
-  const auto of_four = [](DataType type) { return static_cast<int>(type) - static_cast<int>(DataType::f16); };
   if (!is_floating(from) || !is_floating(to)) return std::nullopt;
-  return static_cast<Kernel>(static_cast<int>(Kernel::move_f16_f16) + 4 * of_four(from) + of_four(to));
+  return static_cast<Kernel>(static_cast<std::size_t>(Kernel::move_f16_f16) + floating_types * row_of_floating(from) +
+                             row_of_floating(to));
 }
-static_assert(static_cast<int>(Kernel::move_f64_f64) - static_cast<int>(Kernel::move_f16_f16) == 15);
+static_assert(static_cast<std::size_t>(Kernel::move_f64_f64) - static_cast<std::size_t>(Kernel::move_f16_f16) + 1 ==
+              floating_types * floating_types);
 
 std::optional<Kernel> kernel_of(const Treatment& treatment) {
   if (treatment.from == treatment.to) {

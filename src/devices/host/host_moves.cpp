@@ -30,13 +30,10 @@ constexpr std::array<Conversion, 4> conversions_of{&convert<From, F16>, &convert
                                                    &convert<From, double>};
 constexpr std::array conversions{conversions_of<F16>, conversions_of<BF16>, conversions_of<float>,
                                  conversions_of<double>};
+static_assert(conversions.size() == floating_types && conversions[0].size() == floating_types);
 
 Conversion conversion(const Treatment& treatment) {
-  static_assert(static_cast<int>(DataType::f64) - static_cast<int>(DataType::f16) == 3);
-  const auto of_four = [](DataType type) {
-    return static_cast<std::size_t>(type) - static_cast<std::size_t>(DataType::f16);
-  };
-  return conversions[of_four(treatment.from)][of_four(treatment.to)];
+  return conversions[row_of_floating(treatment.from)][row_of_floating(treatment.to)];
 }
 
 void move_one(const Move& move, const Treatment& treatment) {

@@ -42,15 +42,20 @@ std::optional<hvd_dtype> dtype_of(int type) {
 std::size_t size_of(hvd_dtype dtype) {
   switch (dtype) {
     case HVD_FLOAT64:
+    case HVD_UINT64:
     case HVD_INT64: return 8;
     case HVD_FLOAT32:
+    case HVD_UINT32:
     case HVD_INT32: return 4;
     case HVD_FLOAT16:
     case HVD_BFLOAT16:
     case HVD_INT16:
     case HVD_UINT16: return 2;
-    default: return 1;  // dtype_of() gives no other ones
+    case HVD_BOOL:
+    case HVD_INT8:
+    case HVD_UINT8: break;
   }
+  return 1;
 }
 
 alignas(64) char nothing[64];  // where tensors without elements are

@@ -7,7 +7,7 @@ from horovod.common.process_sets import global_process_set
 
 _DTYPES = {"bool": _core.BOOL, "uint8": _core.UINT8, "int8": _core.INT8, "uint16": _core.UINT16, "int16": _core.INT16,
            "int32": _core.INT32, "int64": _core.INT64, "float16": _core.FLOAT16, "bfloat16": _core.BFLOAT16,
-           "float32": _core.FLOAT32, "float64": _core.FLOAT64}
+           "float32": _core.FLOAT32, "float64": _core.FLOAT64, "uint32": _core.UINT32, "uint64": _core.UINT64}
 
 
 def _dtype_of(array, verb):

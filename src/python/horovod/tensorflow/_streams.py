@@ -11,7 +11,7 @@ from horovod.common import built_streams
 
 COMMAND = "python -m horovod.tensorflow.build"
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "streams.cc")
-_KINDS = {"cuda": 1, "rocm": 2}  # hvd_device
+_KINDS = {None: 0, "cuda": 1, "rocm": 2}  # hvd_device
 
 
 def kind_of_gpus():
@@ -70,7 +70,7 @@ def register(kernels, device, priority, kind, streams, reason):
     """Registers the kernels of the collectives for a device of TensorFlow's."""
     kernels.horovod_tensorflow_register.restype = ctypes.c_char_p
     function = streams and ctypes.cast(streams.horovod_tensorflow_stream_of, ctypes.c_void_p)
-    problem = kernels.horovod_tensorflow_register(device.encode(), priority, _KINDS.get(kind, 0), function,
+    problem = kernels.horovod_tensorflow_register(device.encode(), priority, _KINDS[kind], function,
                                                   reason.encode())
     if problem:
         raise ImportError(f"horovod.tensorflow: {problem.decode()}")
