@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.torch import _tensors
+from horovod.torch import _allreduce, _tensors
 
 EXPORTED = """init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank
 cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built
@@ -36,6 +36,13 @@ def test_names():
     assert mpi_ops._basics and mpi_ops.is_homogeneous and mpi_ops.handle_average_backwards_compatibility
     assert compression.Compressor and functions.broadcast_object and optimizer.DistributedOptimizer
     assert sync_batch_norm.SyncBatchNorm
+
+
+def test_a_reduce_operation_whose_gradient_is_not_known_is_refused_in_backward():
+    how = types.SimpleNamespace(how=(6, 1.0, 1.0, hvd.global_process_set), saved_tensors=())
+    for function in (_allreduce.HorovodAllreduce, _allreduce.HorovodGroupedAllreduce):
+        with pytest.raises(NotImplementedError, match="op=6 has no gradient; expected one of Average, Sum, Adasum"):
+            function.backward(how, torch.ones(3))
 
 
 @pytest.mark.parametrize("name,parameters", {

@@ -1,7 +1,11 @@
 """The gradient of every collective."""
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from horovod.tensorflow import mpi_ops
 
 
 def gradient(run, function, value, weights):
@@ -26,6 +30,14 @@ def test_allreduce(hvd, run, rank, size):
         assert np.allclose(found, 3 * factor)
     found = gradient(run, lambda x: hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5), value, 1.0)
     assert np.allclose(found, 0.5 * size)
+
+
+def test_a_reduce_operation_whose_gradient_is_not_known_is_refused():
+    attributes = {"reduce_op": 6, "prescale_factor": 1.0, "postscale_factor": 1.0, "process_set_id": 0}
+    operation = types.SimpleNamespace(type="HorovodAllreduce", get_attr=attributes.get)
+    for gradient_of in (mpi_ops._gradient_of_allreduce, mpi_ops._gradient_of_grouped_allreduce):
+        with pytest.raises(NotImplementedError, match="HorovodAllreduce: op=6 has no gradient; expected one of"):
+            gradient_of(operation, tf.ones(3))
 
 
 def test_allgather_of_different_rows(hvd, run, rank, size):

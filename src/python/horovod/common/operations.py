@@ -83,6 +83,16 @@ def check_reduction(op, verb):
         raise ValueError(f"{verb}: op is one of hvd.{', '.join(REDUCE_OPS)}, not {op!r}")
 
 
+def check_has_gradient(op, verb, known):
+    """Raises unless `op` is one of the known reduce operations. The gradient of another one would be wrong."""
+    if op in known:
+        return
+    name = next((f"hvd.{name}" for name, number in REDUCE_OPS.items() if number == op), repr(op))
+    raise NotImplementedError(f"{verb}: op={name} has no gradient; expected one of "
+                              f"{', '.join(name for name, number in REDUCE_OPS.items() if number in known)}, or a "
+                              "tensor that needs no gradient (tensor.detach(), tf.stop_gradient(tensor))")
+
+
 def check_adasum(process_set):
     """Raises unless tensors can be reduced by Adasum over the set."""
     if process_set.process_set_id != 0:

@@ -2,7 +2,7 @@
 import tensorflow as tf
 
 from horovod import _ops
-from horovod.common.operations import check_reduction, place_in, root_of
+from horovod.common.operations import check_has_gradient, check_reduction, place_in, root_of
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
                                          remove_process_set)
 from horovod.common.util import check_installed_version, gpu_available, num_rank_is_power_2  # noqa: F401
@@ -185,7 +185,9 @@ class _SetOf:
 
 
 def _reduction_of(operation):
-    return {"op": operation.get_attr("reduce_op"), "prescale_factor": operation.get_attr("prescale_factor"),
+    op = operation.get_attr("reduce_op")
+    check_has_gradient(op, operation.type, (Average, Sum, Adasum, Min, Max, Product))
+    return {"op": op, "prescale_factor": operation.get_attr("prescale_factor"),
             "postscale_factor": operation.get_attr("postscale_factor"), "process_set": _SetOf(operation)}
 
 

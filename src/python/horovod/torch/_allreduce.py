@@ -3,7 +3,7 @@ place."""
 import torch
 
 from horovod import _core, _ops
-from horovod.common.operations import check_reduction, full_name_of, names_of_group, prepared
+from horovod.common.operations import check_has_gradient, check_reduction, full_name_of, names_of_group, prepared
 from horovod.common.process_sets import global_process_set
 from horovod.torch._devices import ordinal_for, ordinal_for_all
 from horovod.torch._job import (Adasum, Average, Max, Min, Product, Sum, handle_average_backwards_compatibility)
@@ -71,13 +71,17 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     return handle
 
 
+_REDUCED_LIKE_TENSORS = (Average, Sum, Adasum)  # their gradients
+_REDUCED_BY_VALUES = (Min, Max, Product)
+
+
 class HorovodAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
         op = handle_average_backwards_compatibility(op, average)
         ctx.how = op, prescale_factor, postscale_factor, process_set
         result = _ops.finish(_allreduce_async(tensor, name, None, *ctx.how))
-        if op in (Min, Max, Product):
+        if op in _REDUCED_BY_VALUES:
             ctx.save_for_backward(tensor, result)
         return result
 
@@ -86,6 +90,7 @@ class HorovodAllreduce(torch.autograd.Function):
         op, prescale_factor, postscale_factor, process_set = ctx.how
         if ctx.saved_tensors:
             return (_gradient_by_values(gradient, *ctx.saved_tensors, *ctx.how),) + (None,) * 6
+        check_has_gradient(op, "allreduce", _REDUCED_LIKE_TENSORS)
         return (allreduce(gradient.contiguous(), op=op, prescale_factor=prescale_factor,
                           postscale_factor=postscale_factor, process_set=process_set),) + (None,) * 6
 
@@ -189,7 +194,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         op = handle_average_backwards_compatibility(op, average)
         ctx.how = op, prescale_factor, postscale_factor, process_set
         results = _ops.finish(_grouped_allreduce_async(tensors, False, name, None, *ctx.how))
-        if op in (Min, Max, Product):
+        if op in _REDUCED_BY_VALUES:
             # A program may send the results through backward() one after the other. What save_for_backward() keeps is
             # gone after the first of them.
             ctx.tensors, ctx.versions = tensors, [version_of(tensor) for tensor in tensors]
@@ -199,7 +204,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         op, prescale_factor, postscale_factor, process_set = ctx.how
-        if op in (Min, Max, Product):
+        if op in _REDUCED_BY_VALUES:
             _check_that_none_was_changed(ctx.tensors, ctx.versions)
             results = ctx.results
             if torch.is_grad_enabled():  # second derivatives: the results depend on the tensors of all ranks
@@ -207,6 +212,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
                                             postscale_factor=postscale_factor, process_set=process_set)
             reduced = [_gradient_by_values(*each, *ctx.how) for each in zip(gradients, ctx.tensors, results)]
         else:
+            check_has_gradient(op, "grouped_allreduce", _REDUCED_LIKE_TENSORS)
             reduced = grouped_allreduce([gradient.contiguous() for gradient in gradients], op=op,
                                         prescale_factor=prescale_factor, postscale_factor=postscale_factor,
                                         process_set=process_set)
