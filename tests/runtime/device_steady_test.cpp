@@ -40,9 +40,9 @@ class PromptDevice final : public devices::Device {
 };
 
 // A rank's operations on tensors that stay where they are.
-class Program {
+class SteadyProgram {
  public:
-  Program(Runtime& runtime, Stream stream) : runtime_(runtime) {
+  SteadyProgram(Runtime& runtime, Stream stream) : runtime_(runtime) {
     for (int i = 0; i < 20; ++i) {
       Signature signature;
       signature.verb = i < 18 ? Verb::allreduce : i == 18 ? Verb::broadcast : Verb::reduce_scatter;
@@ -95,7 +95,7 @@ TEST(DeviceLanes, allocate_nothing_and_plan_nothing_in_the_steady_state) {
       parts.devices = {device};
       auto runtime = Runtime::start(std::move(parts), Deadline::after(std::chrono::seconds(20)));
       ASSERT_TRUE(runtime) << runtime.error().message;
-      Program program(**runtime, {device.get()});
+      SteadyProgram program(**runtime, {device.get()});
       std::int64_t plans = 0, planned = 0, strings = 0, sent = 0;
       for (int window = 0; window < 20; ++window) {
         meeting.arrive_and_wait();
