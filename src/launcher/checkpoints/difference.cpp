@@ -81,13 +81,22 @@ Result<std::string> difference_of_tensors(const Reader& left, const Reader& righ
   return has_size ? text + ", at most by " + number(largest) : text;
 }
 
-// Compares numbers by their bits, since a NaN is not equal to itself.
+// Each type of entry says how two of its contents are compared. Numbers are compared by their bits, since a NaN is not
+// equal to itself.
+constexpr Overloaded are_same{
+    [](const checkpoint::Group&, const checkpoint::Group&) { return true; },
+    [](const checkpoint::None&, const checkpoint::None&) { return true; },
+    [](bool left, bool right) { return left == right; },
+    [](std::int64_t left, std::int64_t right) { return left == right; },
+    [](double left, double right) { return std::bit_cast<std::uint64_t>(left) == std::bit_cast<std::uint64_t>(right); },
+    [](const std::string& left, const std::string& right) { return left == right; },
+    [](const Tensor& left, const Tensor& right) { return left == right; },  // of what type and shape they are
+};
+
 bool are_equal(const Entry& left, const Entry& right) {
-  const auto* one = std::get_if<double>(&left.content);
-  const auto* other = std::get_if<double>(&right.content);
-  if (one == nullptr || other == nullptr) return left == right;
-  return left.path == right.path && left.kind == right.kind &&
-         std::bit_cast<std::uint64_t>(*one) == std::bit_cast<std::uint64_t>(*other);
+  return left.path == right.path && left.kind == right.kind && left.content.index() == right.content.index() &&
+         std::visit([&]<typename T>(const T& content) { return are_same(content, std::get<T>(right.content)); },
+                    left.content);
 }
 
 }  // namespace
