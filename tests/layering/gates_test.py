@@ -231,6 +231,11 @@ class Gates(unittest.TestCase):
             self.assertIn(f"src/{file}:{3 if file.endswith('cpp') else 1}: names a make of GPU", found)
             (self.root / "src" / file).unlink()
 
+    def test_every_file_that_may_name_a_make_of_gpu_does(self):
+        for file in makes.ALLOWED:
+            path = pathlib.Path(__file__).parents[2] / "src" / file
+            self.assertTrue(path.is_file() and list(makes.lines_with_names(path)), f"{file} needs no row of ALLOWED")
+
     def test_the_name_of_a_transport_is_found_where_it_is_compared(self):
         self.write(GOOD | {"src/transport/mpi.cpp": 'if (name == "mpi") {}\n', "src/base/log.cpp": 'open("mpi");\n'})
         self.assertEqual(owned_names.faults_of(self.root), [])

@@ -43,7 +43,6 @@ ALLOWED = {
     "native/mpi/device_pointers.cpp": "a function that MPI names after a make",
     "native/hwloc/topology.cpp": "the names of hwloc's components",
     "python/core/module.cpp": "hvd_nccl_built",
-    "python/horovod/checkpoint/training.py": "what the random numbers of GPUs are called in files",
     "python/horovod/common/basics.py": "cuda_built, nccl_built, rocm_built",
     "python/horovod/common/nccl_version.py": "what nccl_built answers",
     "python/horovod/runner/flags.py": "the table of the launcher's arguments",

@@ -1,8 +1,12 @@
-"""What an asynchronous Checkpointer writes: the values at the save, of tensors of every form, however they change."""
+"""What a Checkpointer writes: the values at the save, of tensors of every form, however they change, and the random
+numbers of every kind of device. What it reads: entries of the types that it knows."""
+import types
+
+import pytest
 import torch
 
 import horovod.torch as hvd
-from horovod.checkpoint import tree
+from horovod.checkpoint import training, tree
 
 
 def test_a_snapshot_keeps_the_values_of_tensors_of_every_form():
@@ -36,3 +40,38 @@ def test_the_training_changes_its_tensors_while_they_are_written(tmp_path):
         checkpointer.wait()
         checkpointer.restore()
     assert torch.equal(model.weight, saved)
+
+
+class Generators(types.SimpleNamespace):
+    """A module of torch for devices of one kind, as torch.xpu is; of a single device without a number, as torch.mps."""
+
+    def __init__(self, states):
+        super().__init__(states=states, is_available=lambda: True, device_count=lambda: len(states))
+        if len(states) > 1:
+            self.is_initialized, self.current_device = lambda: True, lambda: 1
+
+    def get_rng_state(self, ordinal=None):
+        return self.states[len(self.states) // 2 if ordinal is None else ordinal].clone()
+
+    def set_rng_state(self, state, ordinal=None):
+        self.states[len(self.states) // 2 if ordinal is None else ordinal] = state
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_random_numbers_of_each_kind_of_device_are_kept(monkeypatch, count):
+    gpus = Generators([torch.tensor([7, ordinal], dtype=torch.uint8) for ordinal in range(count)])
+    before = list(gpus.states)
+    monkeypatch.setattr(torch, "xpu", gpus)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: getattr(torch, device.type))
+    monkeypatch.setattr(torch, "accelerator", types.SimpleNamespace(
+        is_available=lambda: True, current_accelerator=lambda: torch.device("xpu")), raising=False)
+    state = training.random_state()
+    gpus.states[:] = [torch.zeros(2, dtype=torch.uint8)] * count
+    training.set_random_state(state)
+    assert list(map(torch.equal, gpus.states, before)) == [True] * count
+
+
+def test_an_entry_of_an_unknown_type_is_refused_by_its_path_and_type():
+    entries = [("/", "", tree.GROUP, None), ("/extra", "", tree.TENSOR + 1, "value")]
+    with pytest.raises(NotImplementedError, match="/extra is of the type 7, which this version of Horovod"):
+        tree.unflatten(entries)

@@ -5,6 +5,7 @@ import sys
 import torch
 
 from horovod.checkpoint.tree import Node, Read, value_of
+from horovod.torch._devices import accelerator
 from horovod.torch.functions import load_as_saved, put_types_right
 
 
@@ -209,10 +210,11 @@ def places_in_model(found, model):
 def random_state():
     """Returns the states of this process's generators: torch's, Python's, and NumPy's if it is loaded."""
     state = {"torch": torch.get_rng_state(), "python": list(random.getstate())}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    kind, gpus = accelerator()
+    if gpus is not None and getattr(gpus, "is_initialized", gpus.is_available)():
         # The current GPU may have another number after the restart.
-        state["cuda"] = torch.cuda.get_rng_state()
-        others = {str(ordinal): torch.cuda.get_rng_state(ordinal) for ordinal in _other_gpus()}
+        state[kind] = gpus.get_rng_state()
+        others = {str(ordinal): gpus.get_rng_state(ordinal) for ordinal in _other_gpus(gpus)}
         if others:
             state["other_gpus"] = others
     if "numpy" in sys.modules:
@@ -222,21 +224,24 @@ def random_state():
     return state
 
 
-def _other_gpus():
+def _other_gpus(gpus):
     """The GPUs that this process sees besides the current one."""
-    return [ordinal for ordinal in range(torch.cuda.device_count()) if ordinal != torch.cuda.current_device()]
+    if gpus.device_count() < 2:
+        return []  # torch.mps has only one and no number for it
+    return [ordinal for ordinal in range(gpus.device_count()) if ordinal != gpus.current_device()]
 
 
 def set_random_state(state):
     torch.set_rng_state(state["torch"].clone())  # copied: some versions of torch crash on a part of another tensor
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    kind, gpus = accelerator()
+    if kind in state:
+        gpus.set_rng_state(state[kind])
         others = state.get("other_gpus", {})  # older checkpoints have none
-        for ordinal in _other_gpus():
+        for ordinal in _other_gpus(gpus):
             if str(ordinal) in others:
-                torch.cuda.set_rng_state(others[str(ordinal)], ordinal)
+                gpus.set_rng_state(others[str(ordinal)], ordinal)
     if "numpy" in state and "numpy" in sys.modules:
         numbers = state["numpy"]
         sys.modules["numpy"].random.set_state(

@@ -398,9 +398,12 @@ def _item(path, kind, type_, value, nodes):
         return nodes[path]
     if type_ == TENSOR:
         return Read(path, kind, *value)
-    if type_ == TEXT and kind:
+    if type_ == TEXT:
         return _text_of(kind, value)
-    return value
+    if type_ in (NONE, BOOL, INTEGER, NUMBER):
+        return value
+    raise NotImplementedError(f"{path} is of the type {type_}, which this version of Horovod does not know; expected "
+                              f"one of 0 to {TENSOR}")
 
 
 def _text_of(kind, value):

@@ -18,6 +18,17 @@ def has_gpu():
     return torch.cuda.is_available()
 
 
+def accelerator():
+    """torch's name for this machine's kind of GPU, such as "cuda", and its module, such as torch.cuda. None for both if
+    there is none."""
+    if not hasattr(torch, "accelerator"):  # releases of torch before 2.6
+        return ("cuda", torch.cuda) if has_gpu() else (None, None)
+    if not torch.accelerator.is_available():
+        return None, None
+    device = torch.accelerator.current_accelerator()
+    return device.type, torch.get_device_module(device)
+
+
 def is_on_gpu(tensor):
     return tensor.is_cuda
 
