@@ -4,12 +4,33 @@ exports anything but the C functions of horovod.h.
 
 usage: symbols.py LIBRARY HEADER
 """
+import pathlib
 import re
 import subprocess
 import sys
 
-OPTIONAL = re.compile(
-    r"P?MPI_|nccl|cuda|cu[A-Z]\w+$|PMIx_|PMIX_|hwloc_|H5\w+_|c10::|at::|torch::|tensorflow::|Py[A-Z_]\w+$")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from includes import HEADERS_OF  # noqa: E402
+
+# The symbols of the libraries whose headers includes.py keeps in these folders.
+SYMBOLS_OF = {
+    "native/pmix": r"PMIx_|PMIX_",
+    "native/hwloc": r"hwloc_",
+    "native/mpi": r"P?MPI_",
+    "native/nccl": r"p?nccl",
+    "native/cuda": r"cuda|cu[A-Z]\w+$|nvml",
+    "native/nvtx": r"nvtx",
+    "native/archive": r"archive_|(in|de)flate|gz[a-z]+$",
+    "native/hdf5": r"H5\w+_",
+    "python": r"Py[A-Z_]\w+$",
+    "python/horovod/tensorflow": r"tensorflow::|xla::|TF_",
+    "(nowhere)": r"c10::|at::|torch::",
+}
+OF_THE_CORE = {"devices"}  # Highway, which is compiled into the core
+if odd := HEADERS_OF.keys() ^ SYMBOLS_OF.keys() ^ OF_THE_CORE:
+    sys.exit(f"tests/layering: {', '.join(sorted(odd))} need a row both in HEADERS_OF of includes.py and in SYMBOLS_OF "
+             "of symbols.py")
+OPTIONAL = re.compile("|".join(SYMBOLS_OF.values()))
 
 
 def symbols_of(library, which):
