@@ -35,7 +35,8 @@ inline double load(DataType dtype, const std::byte* at) {
     case DataType::f64: return load_as<double>(at);
     case DataType::u32: return load_as<std::uint32_t>(at);
     case DataType::u64: return load_as<std::uint64_t>(at);
-    default: break;
+    case DataType::f16:
+    case DataType::bf16: break;
   }
   std::uint16_t bits;
   std::memcpy(&bits, at, sizeof bits);
@@ -60,7 +61,8 @@ inline void store(DataType dtype, double value, std::byte* at) {
     case DataType::f64: return put(value);
     case DataType::u32: return put(static_cast<std::uint32_t>(integer));
     case DataType::u64: return put(static_cast<std::uint64_t>(integer));
-    default: break;
+    case DataType::f16:
+    case DataType::bf16: break;
   }
   if (value == 0) return put(std::uint16_t{0});
   int exponent = 0;

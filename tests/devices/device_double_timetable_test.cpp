@@ -19,8 +19,15 @@ Costs costs() {
       case Kind::to_host: return {0, 2, "bus out"};
       case Kind::to_device: return {0, 2, "bus in"};
       case Kind::host_stage: return {1, 1, {}};
-      default: return {};
+      case Kind::inside:
+      case Kind::host_function:
+      case Kind::word:
+      case Kind::gives_back:
+      case Kind::record:
+      case Kind::wait:
+      case Kind::host_wait: break;
     }
+    return {};
   };
   return costs;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Closed sets: fails on a switch over an enum of src/ that has a default. The default would take a value that is added
+"""Closed sets: fails on a switch over an enum of ours that has a default. The default would take a value that is added
 later; without it the compiler names the switch. Enums of C and numbers may have a default. Fails, too, where Python
 or horovod.hpp lacks a verb, a reduce operation or a type of horovod.h, or the operations of horovod.tensorflow are
 others in C++ than in Python, or one that moves tensors has no gradient: TensorFlow would run it alone, or train without
@@ -14,6 +14,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from names import files_below  # noqa: E402
 
+FOLDERS = ("src", "schedulers", "jobscripts", "tests", "benchmarks")
 KINDS = {".cpp", ".hpp", ".inl"}
 VALUE = re.compile(r"\bcase (?:\w+::)*([A-Z]\w*)::\w+:")  # a value of an enum of ours, whose names are like Verb::join
 
@@ -96,7 +97,7 @@ def faults_of_tensorflow(root):
 def faults_of(root):
     root = pathlib.Path(root)
     faults = [*faults_of_constants(root), *faults_of_tensorflow(root)]
-    for path in files_below(root / "src"):
+    for path in (path for folder in FOLDERS if (root / folder).is_dir() for path in files_below(root / folder)):
         if not path.is_file() or path.suffix not in KINDS:
             continue
         text = path.read_text(errors="replace")

@@ -182,6 +182,10 @@ class Gates(unittest.TestCase):
             self.write({"src/base/ids.hpp": cases + "\n  default: return 2; }\n"})
             found, = closed_sets.faults_of(self.root)
             self.assertIn(f"src/base/ids.hpp:2: the switch over {enum} has a default", found)
+            for file in ("tests/base/x_test.cpp", "benchmarks/x.hpp"):
+                self.write(GOOD | {file: cases + "\n  default: return 2; }\n"})
+                self.assertIn(f"{file}:2: the switch over", closed_sets.faults_of(self.root)[0])
+                (self.root / file).unlink()
 
     def test_a_verb_of_c_that_python_lacks_is_found(self):
         header = "typedef enum hvd_verb {\n  HVD_ALLREDUCE,\n  HVD_JOIN = 6 /* x */\n} hvd_verb;\n"

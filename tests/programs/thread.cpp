@@ -48,7 +48,8 @@ Kind odd_kind(Kind kind, Fault fault, const std::vector<int>& members) {
         kind.verb = HVD_BARRIER;
       }
       break;
-    default: break;
+    case Fault::use:
+    case Fault::none: break;
   }
   return kind;
 }

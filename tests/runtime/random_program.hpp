@@ -198,8 +198,13 @@ inline Values expected(const Program& program, const Slot& slot, std::size_t rou
         }
       }
       return result;
-    default: return {};
+    case Verb::barrier:
+    case Verb::join:
+    case Verb::adasum:
+    case Verb::add_set:
+    case Verb::remove_set: break;
   }
+  return {};
 }
 
 }  // namespace hvd::runtime::rigs

@@ -44,8 +44,14 @@ const char* name_of(hvd::testing::Kind kind) {
     case Kind::to_device: return "to device";
     case Kind::inside: return "inside";
     case Kind::host_wait: return "host wait";
-    default: return "other";
+    case Kind::host_function:
+    case Kind::word:
+    case Kind::gives_back:
+    case Kind::record:
+    case Kind::wait:
+    case Kind::host_stage: break;
   }
+  return "other";
 }
 
 hvd_double_piece piece_of(const hvd::testing::Node& node) {
