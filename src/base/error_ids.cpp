@@ -1,5 +1,7 @@
 #include "base/error_ids.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -122,6 +124,10 @@ constexpr ErrorRow error_table[] = {
      "There is no checkpoint at the path, or its checksum or form is wrong. `horovodrun --checkpoint verify PATH` "
      "names the fault; an older generation may be intact."},
 };
+static_assert(std::ranges::adjacent_find(error_table, std::ranges::greater_equal{},
+                                         [](const ErrorRow& row) { return std::string_view(row.id); }) ==
+                  std::end(error_table),
+              "an id stands below the heading of its number, and for one error");
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 later; without it the compiler names the switch. Enums of C and numbers may have a default. Fails, too, where Python
 or horovod.hpp lacks a verb, a reduce operation or a type of horovod.h, or the operations of horovod.tensorflow are
 others in C++ than in Python, or one that moves tensors has no gradient: TensorFlow would run it alone, or train without
-its part.
+its part. Fails, too, where a list of the frameworks lacks a binding.
 
 usage: closed_sets.py ROOT
 """
@@ -41,41 +41,65 @@ def bodies_of_switches(text):
         yield start.start(), own
 
 
-PACKAGES = ("torch/__init__.py", "torch/mpi_ops.py", "tensorflow/__init__.py", "tensorflow/mpi_ops.py")
+PYTHON = "src/python/horovod"
 # (enum of horovod.h, file that names its values, how, the values that it does without and why not)
 NAMED = (
     *(("hvd_" + enum, "src/python/core/module.cpp", lambda value: rf'\{{"\w+", {value}\}}', ())  # a row of `constants`
       for enum in ("verb", "reduce_op", "dtype")),
-    *(("hvd_verb", f"src/python/horovod/{file}", lambda value: rf"\b{value[4:].lower()}\b", ())
-      for file in PACKAGES if file.endswith("__init__.py")),
-    *(("hvd_reduce_op", f"src/python/horovod/{file}", lambda value: rf"\b{value[4:].capitalize()}\b", ())
-      for file in ("common/basics.py", "common/operations.py", *PACKAGES)),
-    *(("hvd_dtype", f"src/python/horovod/{file}", lambda value: rf"\b_core\.{value[4:]}\b", ())
+    *(("hvd_reduce_op", f"{PYTHON}/common/{file}", lambda value: rf"\b{value[4:].capitalize()}\b", ())
+      for file in ("basics.py", "operations.py")),
+    *(("hvd_dtype", f"{PYTHON}/{file}", lambda value: rf"\b_core\.{value[4:]}\b", ())
       for file in ("torch/_tensors.py", "_keras/arrays.py")),
     ("hvd_dtype", "src/python/tensorflow/run.cpp", lambda value: rf"return {value};",
      ("HVD_UINT32", "HVD_UINT64")),  # as with other Horovods
     ("hvd_dtype", "src/api/horovod.hpp", lambda value: rf"= {value};",
      ("HVD_FLOAT16", "HVD_BFLOAT16")),  # C++20 has no such types
-    ("hvd_device", "src/python/horovod/tensorflow/_streams.py", lambda value: rf'"{value[4:].lower()}": \d',
+    ("hvd_device", f"{PYTHON}/tensorflow/_streams.py", lambda value: rf'"{value[4:].lower()}": \d',
      ("HVD_HOST",)),  # the kind None
-    ("hvd_entry_type", "src/python/horovod/checkpoint/tree.py", lambda value: rf"\b{value[10:]}\b", ()),
+    ("hvd_entry_type", f"{PYTHON}/checkpoint/tree.py", lambda value: rf"\b{value[10:]}\b", ()),
     ("hvd_entry_type", "src/api/horovod.hpp", lambda value: rf"\b{value}\b", ("HVD_ENTRY_NONE",)),  # Python's alone
     # the C++ header has no results of unknown size but gather()'s, and no training loop that ends early
     ("hvd_verb", "src/api/horovod.hpp", lambda value: rf"\b{value}\b",
      ("HVD_REDUCESCATTER", "HVD_ALLTOALL", "HVD_JOIN")),
 )
+# The same for each binding of a framework.
+NAMED_IN_BINDINGS = (
+    ("hvd_verb", "__init__.py", lambda value: rf"\b{value[4:].lower()}\b"),
+    *(("hvd_reduce_op", file, lambda value: rf"\b{value[4:].capitalize()}\b")
+      for file in ("__init__.py", "mpi_ops.py")),
+)
+# (file that knows the bindings, how it names one)
+KNOW_BINDINGS = (
+    (f"{PYTHON}/common/util.py", r'EXTENSIONS = \([^)]*"{}"'),
+    ("src/launcher/options/check_build.cpp", r"for m in \([^)]*'{}'"),
+    ("src/launcher/options/check_build.cpp", r'item\(python\.has\("{}"\)'),
+    ("pyproject.toml", r"(?m)^{} = \["),
+)
+
+
+def bindings_of(root):
+    return [path.parent.name for path in sorted((root / PYTHON).glob("*/mpi_ops.py"))]
 
 
 def faults_of_constants(root):
     header = root / "src/api/horovod.h"
     enums = dict(re.findall(r"typedef enum (\w+) \{(.*?)\}", header.read_text(), re.DOTALL) if header.is_file() else ())
-    for enum, file, pattern, without in NAMED:
+    in_bindings = [(enum, f"{PYTHON}/{binding}/{file}", pattern, ())
+                   for binding in bindings_of(root) for enum, file, pattern in NAMED_IN_BINDINGS]
+    for enum, file, pattern, without in (*NAMED, *in_bindings):
         if enum not in enums or not (root / file).is_file():
             continue
         text = (root / file).read_text()
         for value in re.findall(r"\bHVD_\w+", re.sub(r"/\*.*?\*/", "", enums[enum], flags=re.DOTALL)):
             if value not in without and not re.search(pattern(value), text):
                 yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here"
+
+
+def faults_of_bindings(root):
+    for file, pattern in KNOW_BINDINGS:
+        for binding in bindings_of(root) if (root / file).is_file() else ():
+            if not re.search(pattern.format(binding), (root / file).read_text()):
+                yield f"{file}: does not know the binding {PYTHON}/{binding}; expected {pattern.format(binding)}"
 
 
 def faults_of_tensorflow(root):
@@ -96,7 +120,7 @@ def faults_of_tensorflow(root):
 
 def faults_of(root):
     root = pathlib.Path(root)
-    faults = [*faults_of_constants(root), *faults_of_tensorflow(root)]
+    faults = [*faults_of_constants(root), *faults_of_bindings(root), *faults_of_tensorflow(root)]
     for path in (path for folder in FOLDERS if (root / folder).is_dir() for path in files_below(root / folder)):
         if not path.is_file() or path.suffix not in KINDS:
             continue

@@ -47,7 +47,7 @@ GOOD = {
     "src/launcher/horovodrun.cpp": '#include "launcher/agent/agent.hpp"\n',
     "src/python/core/session.hpp": '#include "horovod.h"\n',
     "src/python/core/module.cpp": '#include <Python.h>\n#include "api/horovod.h"\n#include "session.hpp"\n',
-    "src/python/horovod/common/util.py": "",
+    "src/python/horovod/common/util.py": 'EXTENSIONS = ("tensorflow", "torch")\n',
 }
 
 
@@ -155,6 +155,15 @@ class Gates(unittest.TestCase):
         self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})
         self.assertIn("HOROVOD_SECRET_SWITCH has no row", names.faults_of(self.root)[0])
 
+    def test_settings_that_nothing_reads_are_found(self):
+        rows = '    {"HOROVOD_KNOWN", flag, "0", "…"},\n    {"HOROVOD_OLD", text, "", "…", nowhere, idle},\n'
+        self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/base/settings/config.hpp": "bool foo = false;\n"})
+        self.assertEqual(names.faults_of(self.root), [])
+        for row, word in (('flag_at<&Config::foo>', "&Config::foo"), ("nowhere", "HOROVOD_FOO")):
+            self.write({"src/base/settings/config.cpp": f'{rows}    {{"HOROVOD_FOO", flag, "0",\n     "…", {row}}},\n'})
+            found, = names.faults_of(self.root)
+            self.assertIn(f"nothing reads {word}", found)
+
     def test_long_lines_are_found_in_every_kind_of_file(self):
         files = ("src/base/x.cpp", "src/x/CMakeLists.txt", "tests/x.py", "tests/cmake/x.cmake", "tests/run")
         self.write({file: "#!/bin/sh\n" + "é" * 121 + "\n" for file in files})
@@ -200,11 +209,25 @@ class Gates(unittest.TestCase):
     def test_a_reduce_operation_that_the_users_of_a_framework_lack_is_found(self):
         header = "typedef enum hvd_reduce_op {\n  HVD_AVERAGE = 0,\n  HVD_MIN = 3\n} hvd_reduce_op;\n"
         self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": '{"A", HVD_AVERAGE}, {"M", HVD_MIN}',
-                           "src/python/horovod/torch/__init__.py": "Average, Min"})
+                           "src/python/horovod/torch/__init__.py": "Average, Min",
+                           "src/python/horovod/torch/mpi_ops.py": "Average, Min"})
         self.assertEqual(closed_sets.faults_of(self.root), [])
         self.write({"src/python/horovod/torch/__init__.py": "Average"})
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/horovod/torch/__init__.py: HVD_MIN of hvd_reduce_op", found)
+
+    def test_a_binding_that_a_list_of_frameworks_lacks_is_found(self):
+        whole = {"src/python/horovod/jax/mpi_ops.py": "", "src/python/horovod/common/util.py": 'EXTENSIONS = ("jax", "x")',
+                 "src/launcher/options/check_build.cpp": """for m in ('jax', 'x') item(python.has("jax"), "JAX")""",
+                 "pyproject.toml": 'all = []\njax = ["jax"]\n'}
+        self.write(GOOD | whole)
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        for file, word in (("src/python/horovod/common/util.py", '"jax"'), ("pyproject.toml", "\njax ="),
+                           ("src/launcher/options/check_build.cpp", "'jax'"),
+                           ("src/launcher/options/check_build.cpp", '"jax"')):
+            self.write(whole | {file: whole[file].replace(word, "")})
+            found, = closed_sets.faults_of(self.root)
+            self.assertIn(f"{file}: does not know the binding src/python/horovod/jax", found)
 
     def test_an_operation_of_tensorflow_that_one_language_lacks_is_found(self):
         whole = {"src/python/tensorflow/collectives.cpp": '{{"HorovodSum", x}}', "src/python/tensorflow/facts.cpp": "",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
 name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/settings/config.cpp does not
-know.
+know, or that it shows although nothing reads them.
 
 usage: names.py ROOT
 """
@@ -59,9 +59,24 @@ def faults_of_variables(root):
                     yield f"{at}: {match.group(1)} has no row in src/base/settings/config.cpp"
 
 
+def faults_of_settings(root):
+    table = root / "src/base/settings/config.cpp"
+    row = re.compile(r'^    \{"(HOROVOD_\w+)",(.*?)\},$', re.MULTILINE | re.DOTALL)
+    text = table.read_text() if table.exists() else ""
+    readers = [row.sub("", text), *(path.read_text(errors="replace") for top in ("src", "schedulers", "modules")
+                                    for path in (files_below(root / top) if (root / top).is_dir() else ())
+                                    if path.is_file() and path.parent != table.parent)]
+    words = set(re.findall(r"\w+", "\n".join(readers)))
+    for name, rest in row.findall(text):
+        member = re.search(r"&Config::(\w+)", rest)
+        if (member.group(1) if member else name) not in words and not re.search(r"\b(missed|unheard|idle)\b", rest):
+            found = member.group() if member else name
+            yield f"src/base/settings/config.cpp: nothing reads {found}, though users may set it"
+
+
 def faults_of(root):
     root = pathlib.Path(root)
-    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root)]
+    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root), *faults_of_settings(root)]
 
 
 if __name__ == "__main__":

@@ -401,6 +401,20 @@ static_assert(std::ranges::all_of(rows,
                                            std::holds_alternative<std::string& (*)(Config&)>(row.place);
                                   }),
               "equal_knobs() does not compare a knob of this kind");
+static_assert(std::ranges::all_of(rows,
+                                  [](const Row& row) {
+                                    return std::holds_alternative<std::monostate>(row.place) ||
+                                           std::ranges::count(rows, row.place, &Row::place) == 1;
+                                  }),
+              "two knobs have one place: a row that was copied sets the field of the other one");
+static_assert(std::ranges::all_of(rows,
+                                  [](const Row& row) {
+                                    return std::holds_alternative<std::monostate>(row.place) ||
+                                           (row.rule.form != Rule::Form::flag && row.rule.form != Rule::Form::integer &&
+                                            row.rule.form != Rule::Form::decimal) ||
+                                           *row.default_value != '\0';
+                                  }),
+              "a flag or a number has a default, which the page of settings shows");
 
 std::string lower(std::string_view value) {
   std::string result(value);
