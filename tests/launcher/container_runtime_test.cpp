@@ -15,7 +15,8 @@ using Words = std::vector<std::string>;
 std::set<std::string> programs;  // the programs that exist on the host
 
 HostView host() {
-  return {"/gpfs/me", Gpus::none, [](const std::string& path) { return path.find("absent") == std::string::npos; },
+  return {"/gpfs/me", DeviceKind::host,
+          [](const std::string& path) { return path.find("absent") == std::string::npos; },
           [](const std::string& name) { return programs.contains(name) ? "/bin/" + name : std::string(); }};
 }
 
@@ -64,11 +65,13 @@ TEST(ContainerRuntime, shows_what_the_user_names_and_refuses_what_is_not_there) 
 TEST(ContainerRuntime, composes_the_command_of_apptainer_with_gpus) {
   programs = {"apptainer", "singularity", "ch-run"};
   HostView view = host();
-  view.gpus = Gpus::nvidia;
+  view.gpus = DeviceKind::cuda;
   Words words = command(ImageKind::sif, of_slurm(), view);
   EXPECT_EQ(Words(words.begin(), words.begin() + 5), (Words{"/bin/apptainer", "exec", "--pwd", "/gpfs/me", "--nv"}));
   EXPECT_TRUE(has(words, {"--bind", "/run/munge:/run/munge"}));
   EXPECT_EQ(Words(words.end() - 3, words.end()), (Words{"/images/it", "python", "a b.py"}));
+  view.gpus = DeviceKind::rocm;
+  EXPECT_TRUE(has(command(ImageKind::sif, of_slurm(), view), {"--rocm", "--bind"}));
   programs = {"singularity"};
   EXPECT_EQ(command(ImageKind::sif, of_slurm(), view)[0], "/bin/singularity");
   EXPECT_TRUE(has(command(ImageKind::oci, of_slurm(), view), {"oci:/images/it", "python"}));

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/gpu_makes.hpp"
 #include "native/posix/processes/process.hpp"
 
 namespace hvd::launcher {
@@ -48,10 +49,23 @@ void add_words(WordList& words, const WordList& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
+// A file that is there if the driver of these GPUs is, and Apptainer's flag for them.
+struct OfContainers {
+  const char* file;
+  const char* flag;
+};
+OfContainers of_containers(DeviceKind gpus) {
+  switch (gpus) {
+    case DeviceKind::host: break;
+    case DeviceKind::cuda: return {"/dev/nvidiactl", "--nv"};
+    case DeviceKind::rocm: return {"/dev/kfd", "--rocm"};
+  }
+  return {};
+}
+
 Result<WordList> in_apptainer(const std::string& program, const ContainerRun& run) {
   WordList words{program, "exec", "--pwd", run.host.folder};
-  if (run.host.gpus == Gpus::nvidia) words.emplace_back("--nv");
-  if (run.host.gpus == Gpus::amd) words.emplace_back("--rocm");
+  if (run.host.gpus != DeviceKind::host) words.emplace_back(of_containers(run.host.gpus).flag);
   for (const Bind& bind : run.binds) add_words(words, {"--bind", bind.source + ":" + bind.target});
   words.push_back((run.image.kind == ImageKind::oci ? "oci:" : "") + run.image.word);
   add_words(words, run.command);
@@ -98,7 +112,7 @@ Result<WordList> in_charliecloud(const std::string& program, const ContainerRun&
 // Shared memory, sockets and process numbers are those of the host, as if the rank were not in a container.
 Result<WordList> in_podman(const std::string& program, const ContainerRun& run) {
   WordList words{program, "run", "--rm", "--interactive", "--net=host", "--ipc=host", "--pid=host", "--userns=keep-id"};
-  if (run.host.gpus != Gpus::none) words.emplace_back("--gpu");
+  if (run.host.gpus != DeviceKind::host) words.emplace_back("--gpu");
   add_words(words, {"--workdir", run.host.folder});
   add_words(words, {"--volume", "/tmp:/tmp"});  // the other runtimes show /tmp without being asked
   for (const Bind& bind : run.binds) add_words(words, {"--volume", bind.source + ":" + bind.target});
@@ -189,10 +203,10 @@ std::string program_here(const std::string& name) {
 
 HostView host_view() {
   std::error_code failed;
-  HostView view{std::filesystem::current_path(failed).string(), Gpus::none, exists_here, program_here};
+  HostView view{std::filesystem::current_path(failed).string(), DeviceKind::host, exists_here, program_here};
   if (failed) view.folder = "/";
-  if (exists_here("/dev/nvidiactl")) view.gpus = Gpus::nvidia;
-  else if (exists_here("/dev/kfd")) view.gpus = Gpus::amd;
+  for (const GpuMake& make : gpu_makes())
+    if (view.gpus == DeviceKind::host && exists_here(of_containers(make.kind).file)) view.gpus = make.kind;
   return view;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/settings/environment.hpp"
+#include "base/tensor_view.hpp"
 #include "launcher/options/image_file.hpp"
 
 namespace hvd::launcher {
@@ -15,12 +16,10 @@ struct Bind {
   friend bool operator==(const Bind&, const Bind&) = default;
 };
 
-enum class Gpus { none, nvidia, amd };
-
 // What a process on the rank's host sees.
 struct HostView {
-  std::string folder;  // the working directory
-  Gpus gpus = Gpus::none;
+  std::string folder;                  // the working directory
+  DeviceKind gpus = DeviceKind::host;  // host: it sees none
   bool (*exists)(const std::string& path) = nullptr;
   // Returns the path of a program; empty if there is none.
   std::string (*program)(const std::string& name) = nullptr;
