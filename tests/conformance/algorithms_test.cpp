@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/reduce_op.hpp"
+#include "base/transports.hpp"
 #include "collectives/registry.hpp"
 #include "exercise.hpp"
 #include "transport/registry.hpp"
@@ -86,6 +87,18 @@ TEST(Transports, that_threads_cannot_use_are_tested_elsewhere) {
         std::ranges::any_of(tested_elsewhere, [&](const auto& it) { return it.first == maker.name; });
     EXPECT_NE(is_reached, is_elsewhere) << maker.name << ": conformance of a transport is tested here by ranks that "
                                         << "are threads, or elsewhere, in a test that this table names";
+  }
+}
+
+TEST(Transports, reach_what_their_rows_tell_to_explain) {
+  for (const transport::Maker& maker : transport::registry()) {
+    const TransportRow row = transport_row(maker.name);
+    if (!row.within_node && !row.between_nodes) continue;  // connects no processes
+    const bool in_node = RanksInTurn(made_up_world({2}), {maker.name}).is_reached();
+    const bool between = RanksInTurn(made_up_world({1, 1}), {maker.name}).is_reached();
+    if (!in_node && !between) continue;  // tested elsewhere
+    EXPECT_EQ(in_node, row.within_node) << maker.name;
+    EXPECT_EQ(between, row.between_nodes) << maker.name;
   }
 }
 
