@@ -46,9 +46,12 @@ while kill -0 "$ranks" 2>/dev/null; do
 done
 wait "$ranks"  # this second wait returns the exit code of the ranks
 status=$?
-if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-20}" ]; then
+if [ "$status" = 75 ]; then
   job=$SLURM_JOB_ID
   [ "$job" != "${SLURM_ARRAY_JOB_ID:-}" ] || job+=_$SLURM_ARRAY_TASK_ID  # the last task has the number of the array
-  scontrol requeue "$job"
+  # A job that was never put back may have SLURM_RESTART_COUNT from the job that submitted it: Slurm knows its own.
+  restarts=${SLURM_RESTART_COUNT:-0}
+  if [[ $(scontrol show job "$job" 2>/dev/null) =~ [[:space:]]Restarts=([0-9]+) ]]; then restarts=${BASH_REMATCH[1]}; fi
+  [ "$restarts" -ge "${HOROVOD_MAX_REQUEUES:-20}" ] || scontrol requeue "$job"
 fi
 exit "$status"

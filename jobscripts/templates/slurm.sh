@@ -83,10 +83,13 @@ exec "${launch[@]}" {{command}}
 # The ranks get a signal before the job's time is over. A program that has then saved its state ends with exit code 75,
 # and the job goes back into the queue. In its next run the program goes on from its last checkpoint.
 %include warned_ranks
-if [ "$status" = 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ]; then
+if [ "$status" = 75 ]; then
   job=$SLURM_JOB_ID
   [ "$job" != "${SLURM_ARRAY_JOB_ID:-}" ] || job+=_$SLURM_ARRAY_TASK_ID  # the last task has the number of the array
-  scontrol requeue "$job"
+  # A job that was never put back may have SLURM_RESTART_COUNT from the job that submitted it: Slurm knows its own.
+  restarts=${SLURM_RESTART_COUNT:-0}
+  if [[ $(scontrol show job "$job" 2>/dev/null) =~ [[:space:]]Restarts=([0-9]+) ]]; then restarts=${BASH_REMATCH[1]}; fi
+  [ "$restarts" -ge "${HOROVOD_MAX_REQUEUES:-{{max_requeues}}}" ] || scontrol requeue "$job"
 fi
 exit "$status"
 %end

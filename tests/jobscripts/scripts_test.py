@@ -162,6 +162,14 @@ class JobScripts(unittest.TestCase):
         once = script("slurm", "--ranks-per-node", "1", "--time", "1h", "--requeue", "--max-requeues", "1").stdout
         done = self.run_script(once, SLURM_JOB_ID="77", SLURM_RESTART_COUNT="1")
         self.assertEqual((done.returncode, (self.folder / "requeued").read_text()), (75, "requeue 77\n"))
+        shown = "JobId=78\\n   Requeue=1 Restarts=%s Reboot=0\\n"
+        self.stand_in("scontrol", f'[ "$1 $2 $3" != "show job 78" ] || printf "{shown}" $TOLD\n'
+                                  '[ "$1" != requeue ] || echo "$@" >>requeued')
+        self.run_script(once, SLURM_JOB_ID="78", SLURM_RESTART_COUNT="1", TOLD="0")
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\nrequeue 78\n", "an inherited count")
+        done = self.run_script(once, SLURM_JOB_ID="78", TOLD="1")
+        self.assertEqual((done.returncode, (self.folder / "requeued").read_text()), (75, "requeue 77\nrequeue 78\n"))
+        (self.folder / "requeued").write_text("requeue 77\n")
         self.stand_in("srun", "exit 5")
         done = self.run_script(written, SLURM_JOB_ID="77")
         self.assertEqual(done.returncode, 5)
