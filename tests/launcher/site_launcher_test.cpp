@@ -136,6 +136,19 @@ TEST(SiteOutput, has_the_reports_of_keepers_taken_out_of_it) {
             "FIRST FAILURE: rank 1 on host n2 (process 645) was killed by signal 9 (SIGKILL)\n");
 }
 
+TEST(SiteOutput, tells_of_the_first_rank_that_had_left_with_0_before_the_failure) {
+  auto left_before = [](std::initializer_list<RankReport> reports) {
+    std::string text;
+    for (int rank = 0; const RankReport& report : reports)
+      text += "[" + std::to_string(rank++) + "] " + packet_of(report);
+    Heard heard = hear(dialect_of_hydra, text);
+    return heard.failure ? heard.failure->left_before : "no failure";
+  };
+  const RankReport failed{640, 1 << 8, false, 2000, "n1"}, asked{641, 0, true, 500, "n1"};
+  EXPECT_EQ(left_before({failed, {641, 0, false, 1500, "n1"}, {642, 0, false, 1000, "n2"}}), "rank 2 on host n2");
+  EXPECT_EQ(left_before({failed, asked, {642, 0, false, 3000, "n2"}}), "");
+}
+
 TEST(SiteOutput, of_open_mpi_and_prrte_tells_that_a_rank_failed_where_it_does_not_tell_which) {
   for (const char* text : {"Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per "
                            "user-direction, the job has been aborted.\n",

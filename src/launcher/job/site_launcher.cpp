@@ -43,6 +43,8 @@ void SiteOutput::take_of_rank(Stream stream, Rank rank, std::string_view piece,
 void SiteOutput::handle(Rank rank, const RankReport& report) {
   ++ranks_ended_;
   want_another_run_ = want_another_run_ || wants_another_run(report.wait_status);
+  if (report.wait_status == 0 && !report.was_asked && (!left_first_ || report.at_ns < left_first_->first))
+    left_first_ = {report.at_ns, "rank " + std::to_string(rank.value) + " on host " + report.host};
   if (report.was_asked || report.wait_status == 0 || wants_another_run(report.wait_status)) return;
   FirstFailure failure;
   failure.rank = rank;
@@ -54,7 +56,10 @@ void SiteOutput::handle(Rank rank, const RankReport& report) {
 }
 
 std::optional<FirstFailure> SiteOutput::failure() const {
-  return reported_.empty() ? failure_ : likely_cause(reported_);
+  if (reported_.empty()) return failure_;
+  FirstFailure cause = likely_cause(reported_);
+  if (left_first_ && left_first_->first < cause.end.at_ns) cause.left_before = left_first_->second;
+  return cause;
 }
 
 void SiteOutput::add(const Output& output, const std::function<void(const Output&)>& print,

@@ -1,6 +1,7 @@
 #pragma once
 // Launchers of the site (srun, mpiexec) start the ranks themselves. horovodrun starts such a launcher on this machine
 // as if it were a rank. It reads in the launcher's output which line belongs to which rank, and which rank failed.
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -72,6 +73,8 @@ class SiteOutput {
   int ranks_ended_ = 0;
   InputTaken input_taken_;
   std::vector<FirstFailure> reported_;
+  // The first rank whose keeper has reported that it ended with exit code 0, without being asked to: when, and who.
+  std::optional<std::pair<std::int64_t, std::string>> left_first_;
   std::string unfinished_[2];             // the unfinished line of each stream
   std::vector<std::string> of_ranks_[2];  // what has come of each rank's unfinished line, by stream and rank
   FirstFailure reading_;
