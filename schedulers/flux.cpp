@@ -85,7 +85,13 @@ Result<std::vector<Host>> hosts_of(const Json& execution) {
 
 class Flux final : public Scheduler {
  public:
-  Flux() : Scheduler({"Flux", "FLUX_JOB_ID", {"FLUX_"}}) {}
+  Flux()
+      : Scheduler({.name = "Flux",
+                   .job_variable = "FLUX_JOB_ID",
+                   .prefixes = {"FLUX_"},
+                   .place = Place::inside_others,
+                   .output_files = "flux-*.out",
+                   .remote_starter = {}}) {}  // `flux run` starts the ranks
 
   std::optional<std::string> detected(const Environment& environment) const override {
     for (const char* variable : {"FLUX_JOB_ID", "FLUX_URI"})

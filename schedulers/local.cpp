@@ -7,7 +7,13 @@ namespace {
 
 class Local final : public Scheduler {
  public:
-  Local() : Scheduler({"this machine", nullptr}) {}
+  Local()
+      : Scheduler({.name = "this machine",
+                   .job_variable = nullptr,
+                   .prefixes = {},
+                   .place = Place::without_others,
+                   .output_files = nullptr,
+                   .remote_starter = {}}) {}
 
   std::optional<std::string> detected(const Environment&) const override { return "no scheduler's variables are set"; }
 

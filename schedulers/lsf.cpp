@@ -94,7 +94,13 @@ int gpus_told_by_csm(const Sources& sources, const std::string& host) {
 
 class Lsf final : public Scheduler {
  public:
-  Lsf() : Scheduler({"LSF", "LSB_JOBID", {"LSB_", "LSF_", "LS_"}}) {}
+  Lsf()
+      : Scheduler({.name = "LSF",
+                   .job_variable = "LSB_JOBID",
+                   .prefixes = {"LSB_", "LSF_", "LS_", "CSM_"},
+                   .place = Place::equal,
+                   .output_files = nullptr,
+                   .remote_starter = {"blaunch"}}) {}
 
   std::string job(const Environment& environment) const override {
     std::string number = environment.get("LSB_JOBID").value_or("");

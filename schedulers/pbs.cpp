@@ -77,7 +77,13 @@ void add_resources(std::vector<Host>& hosts, std::string_view chunks) {
 
 class Pbs final : public Scheduler {
  public:
-  Pbs() : Scheduler({"PBS", "PBS_JOBID", {"PBS_"}}) {}
+  Pbs()
+      : Scheduler({.name = "PBS",
+                   .job_variable = "PBS_JOBID",
+                   .prefixes = {"PBS_"},
+                   .place = Place::equal,
+                   .output_files = "*.[oe]+([0-9])",
+                   .remote_starter = {"pbsdsh"}}) {}
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;

@@ -53,11 +53,25 @@ struct Requeue {
   int exit_code = 0;                 // 0: no exit code requeues the job
 };
 
-// What is fixed of a scheduler.
+// Where a scheduler comes in the order in which they are looked for, if the variables of several are set.
+enum class Place {
+  inside_others,   // its job is often within a job of another scheduler, and then counts without a comparison
+  before_equals,   // it counts among equals, because its user often is on a host that no job has (salloc)
+  equal,           // the hosts tell whether it counts
+  without_others,  // the machine itself, which counts if there is no scheduler
+};
+
+// What is fixed of a scheduler. No member has a value of its own, so the compiler names each one that is left out.
 struct Traits {
-  const char* name;                          // for people: "Slurm"
-  const char* job_variable;                  // set inside each job; null if there is none
-  std::vector<std::string_view> prefixes{};  // with which its variables begin
+  const char* name;                        // for people: "Slurm"
+  const char* job_variable;                // set inside each job; null if there is none
+  std::vector<std::string_view> prefixes;  // with which all variables begin that are read here
+  Place place;
+  const char* output_files;  // names of the files with the output of jobs, as a pattern of fnmatch
+                             // with FNM_EXTMATCH; null if only the user chooses them
+  // The command that starts a process on another host of the job, up to the host's name; empty if there is none, and
+  // then horovodrun takes ssh. launcher/targets/remote_starters.cpp has those that do not carry messages.
+  std::vector<std::string> remote_starter;
 };
 
 class Scheduler {

@@ -36,7 +36,13 @@ Result<std::vector<Host>> hosts_of_environment(const std::string& text) {
 
 class GridEngine final : public Scheduler {
  public:
-  GridEngine() : Scheduler({"Grid Engine", "JOB_ID", {"SGE_", "PE_", "JOB_", "NSLOT"}}) {}
+  GridEngine()
+      : Scheduler({.name = "Grid Engine",
+                   .job_variable = "JOB_ID",
+                   .prefixes = {"SGE_", "PE_", "JOB_", "NSLOTS", "NHOSTS"},
+                   .place = Place::equal,
+                   .output_files = "*.[oe]+([0-9])",
+                   .remote_starter = {"qrsh", "-inherit", "-noshell"}}) {}
 
   std::optional<std::string> detected(const Environment& environment) const override {
     auto job = environment.get("JOB_ID");

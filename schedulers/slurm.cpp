@@ -75,7 +75,13 @@ Status add_part(Allocation& found, const Environment& environment, int part, con
 
 class Slurm final : public Scheduler {
  public:
-  Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}}) {}
+  Slurm()
+      : Scheduler({.name = "Slurm",
+                   .job_variable = "SLURM_JOB_ID",
+                   .prefixes = {"SLURM_", "SLURMD_"},
+                   .place = Place::before_equals,
+                   .output_files = "slurm-*.out",
+                   .remote_starter = {"srun"}}) {}
 
   std::string job(const Environment& environment) const override { return job_of_slurm(environment); }
 

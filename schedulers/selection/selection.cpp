@@ -11,14 +11,6 @@
 namespace hvd::schedulers {
 namespace {
 
-// Flux comes first, because an instance of Flux is often a job of another scheduler. Slurm comes next, because on login
-// nodes, where salloc leaves its user, no job has this host. The machine itself comes last.
-int place_in_order(std::string_view key) {
-  if (key == "flux") return 0;
-  if (key == "slurm") return 1;
-  return key == "local" ? 3 : 2;
-}
-
 // What a job's variables tell about its hosts; the last is the strongest evidence that this process is in the job.
 enum class Hosts { unknown, others, with_this_host };
 
@@ -43,15 +35,18 @@ Hosts hosts_of(const Scheduler& scheduler, const Sources& sources) {
   return is_here ? Hosts::with_this_host : Hosts::others;
 }
 
+Place place_of(const Around& around) {
+  return around.scheduler->traits().place;
+}
+
 std::vector<Around> all_around(const Environment& environment) {
-  std::vector<Maker> makers(registry().begin(), registry().end());
-  std::ranges::stable_sort(makers, {}, [](const Maker& maker) { return place_in_order(maker.name); });
   std::vector<Around> found;
-  for (const Maker& maker : makers) {
+  for (const Maker& maker : registry()) {
     std::shared_ptr<const Scheduler> scheduler = maker.make();
     if (auto evidence = scheduler->detected(environment))
       found.push_back({maker.name, std::move(scheduler), *evidence});
   }
+  std::ranges::stable_sort(found, {}, place_of);
   if (found.empty()) panic("the scheduler \"local\" applies always");
   if (found.size() > 1) found.pop_back();  // the machine itself
   return found;
@@ -61,7 +56,7 @@ std::vector<Around> all_around(const Environment& environment) {
 
 Around scheduler_around(const Sources& sources) {
   std::vector<Around> found = all_around(sources.environment);
-  if (found.size() == 1 || found.front().key == "flux") return std::move(found.front());
+  if (found.size() == 1 || place_of(found.front()) == Place::inside_others) return std::move(found.front());
   std::vector<Hosts> hosts;
   for (const Around& around : found) hosts.push_back(hosts_of(*around.scheduler, sources));
   const auto best = static_cast<std::size_t>(std::distance(hosts.begin(), std::ranges::max_element(hosts)));
@@ -78,6 +73,13 @@ std::vector<std::string_view> prefixes_of_all() {
     const auto scheduler = maker.make();
     for (std::string_view prefix : scheduler->traits().prefixes) all.push_back(prefix);
   }
+  return all;
+}
+
+std::vector<const char*> output_files_of_all() {
+  std::vector<const char*> all;
+  for (const Maker& maker : registry())
+    if (const char* pattern = maker.make()->traits().output_files) all.push_back(pattern);
   return all;
 }
 

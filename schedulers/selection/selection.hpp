@@ -23,5 +23,7 @@ Around scheduler_around(const Sources& sources);
 
 // Returns the beginnings of the names of all schedulers' variables.
 std::vector<std::string_view> prefixes_of_all();
+// Returns the patterns of the names of all schedulers' files with the output of jobs (Traits::output_files).
+std::vector<const char*> output_files_of_all();
 
 }  // namespace hvd::schedulers

@@ -25,9 +25,11 @@ hvd_registry(transport INTERFACE Transport ARGUMENT "")
 GOOD = {
     "src/CMakeLists.txt": CMAKE,
     "src/base/ids.hpp": "#include <cstdint>\n",
-    "src/base/transports.hpp": '    {"mpi", "MPI"},\n    {"tcp", "TCP"},\n',
-    "schedulers/slurm.cpp": 'Slurm() : Scheduler({"Slurm", "SLURM_JOB_ID", {"SLURM_"}}) {}\n',
-    "schedulers/other.cpp": 'Other() : Scheduler({"Other", "LSB_JOBID", {"LSB_", "PBS_"}}) {}\n',
+    "src/base/tensor_view.hpp": "enum class DeviceKind : std::uint8_t { host, cuda, rocm };\n",
+    "src/base/transports.hpp": '    {"mpi", "MPI"},\n    {"tcp", "TCP"},\n    {"nccl", false, false, Library::nccl},\n'
+                               '    {"inproc", false, false, Library::none},\n',
+    "schedulers/slurm.cpp": 'Slurm() : Scheduler({.name = "Slurm", .prefixes = {"SLURM_", "SLURMD_"}}) {}\n',
+    "schedulers/other.cpp": 'Other() : Scheduler({.name = "Other", .prefixes = {"LSB_", "PBS_"}}) {}\n',
     "src/base/settings/config.cpp": '    {"HOROVOD_KNOWN", flag, "0", "…"},\n',
     "src/native/posix/thing.hpp": '#include "base/ids.hpp"\n#include <unistd.h>\n',
     "src/native/pmix/client.cpp": "#include <pmix.h>\n",
@@ -293,13 +295,25 @@ class Gates(unittest.TestCase):
 
     def test_the_variable_of_a_scheduler_is_found_outside_of_schedulers(self):
         line = 'get("SLURM_JOB_ID");\n'
-        self.write(GOOD | {"schedulers/job.cpp": line, "src/bootstrap/slurm.cpp": line,
+        self.write(GOOD | {"schedulers/slurm/job.cpp": line, "src/bootstrap/slurm.cpp": line,
                            "src/base/log.cpp": "// SLURM_JOB_ID\n" 'say("set SLURM_CONF or PBS_JOBID");\n'})
         self.assertEqual(owned_names.faults_of(self.root), [])
         for name in ("SLURM_JOB_ID", "LSB_JOBID", "PBS_"):
             self.write({"src/runtime/engine.cpp": f'\nget("{name}");\n'})
             found, = owned_names.faults_of(self.root)
             self.assertIn(f'src/runtime/engine.cpp:2: "{name}" names a variable of a scheduler', found)
+
+    def test_a_variable_that_no_prefix_of_its_scheduler_covers_is_found(self):
+        self.write(GOOD)
+        file = "schedulers/slurm/job.cpp"
+        for line in ('get("SLURMD_NODENAME")', 'has("ENVIRONMENT")', 'f(environment, "SLURM_NTASKS" + suffix)'):
+            self.write({file: f"environment.{line};\n"})
+            self.assertEqual(owned_names.faults_of(self.root), [])
+        for line in ('environment.get("LSB_JOBID")', 'compare(found, environment, "LSB_JOBID", 1)',
+                     'for (const char* name : {"SLURM_JOB_ID", "LSB_JOBID"}) f(name)'):
+            self.write({file: f"\n{line};\n"})
+            found, = owned_names.faults_of(self.root)
+            self.assertIn(f"{file}:2: LSB_JOBID begins with no prefix of its scheduler", found)
 
     def test_symbols_of_optional_libraries_and_stray_exports_are_found(self):
         self.write({

@@ -3,7 +3,7 @@
 of a scheduler, in other folders. What differs from one transport or scheduler to the next is a column of
 src/base/transports.hpp, or a function of schedulers/. Texts for people are no names either: fails on code that looks
 for words in them. And what has one owner (the start of programs and of threads, the search path, sizes for people) is
-not written a second time.
+not written a second time. Fails, too, on a variable that a scheduler reads though none of its prefixes covers it.
 
 usage: owned_names.py ROOT
 """
@@ -22,6 +22,9 @@ OWNERS_OF_VARIABLES = ("schedulers/", "src/bootstrap/", "src/python/horovod/runn
 OWNERS_OF_SPAWN = ("src/native/posix/processes/spawn.", "src/launcher/elastic/discovery.cpp")
 # The plugin of PMIx has no other file of native/posix.
 OWNERS_OF_THREADS = ("src/native/posix/processes/thread.", "src/native/pmix/")
+# What reads a variable in schedulers/.
+READ = re.compile(r'\.(?:get|has|number)\("\w+|\benvironment, "\w+|: \{("\w+"(, )?)+\}\)')
+OF_NO_SCHEDULER = {"ENVIRONMENT"}  # several schedulers set it to BATCH
 OWNERS_OF_IDS = ("src/base/",)
 KINDS = {".cpp", ".hpp", ".py"}
 # The value of the key `controller` of Horovod's files is a word of users, which happens to be "mpi".
@@ -32,11 +35,29 @@ def names_of_transports(root):
     return re.findall(r'^    \{"(\w+)", ', (root / TABLE).read_text(), re.MULTILINE)
 
 
+def prefixes_in(path):
+    """What the variables of the scheduler of this file begin with."""
+    row = re.search(r"\.prefixes = \{([^}]*)\}", path.read_text())
+    return tuple(re.findall(r'"(\w+)"', row.group(1))) if row else ()
+
+
 def prefixes_of_variables(root):
-    """What the variables of the schedulers begin with, as a pattern. Those of a daemon (SLURMD_) count, too."""
-    rows = [row for path in (root / "schedulers").glob("*.cpp")
-            for row in re.findall(r"Scheduler\(\{[^{]*\{([^}]*)\}", path.read_text())]
-    return "|".join(re.sub("_$", "D?_", prefix) for row in sorted(rows) for prefix in re.findall(r'"(\w+)"', row))
+    """What the variables of all schedulers begin with, as a pattern."""
+    return "|".join(prefix for path in sorted((root / "schedulers").glob("*.cpp")) for prefix in prefixes_in(path))
+
+
+def faults_of_prefixes(root):
+    """A variable without a prefix is not in scheduler.txt of a support bundle, and other folders may read it."""
+    for scheduler in sorted((root / "schedulers").glob("*.cpp")):
+        prefixes = prefixes_in(scheduler)
+        for path in [scheduler, *sorted(scheduler.with_suffix("").glob("*.?pp"))]:
+            text = path.read_text()
+            for read in READ.finditer(text):
+                for name in re.findall(r'"([A-Z]\w*)', read.group()):
+                    if name not in OF_NO_SCHEDULER and not name.startswith(prefixes):
+                        line = text.count("\n", 0, read.start()) + 1
+                        yield (f"{path.relative_to(root)}:{line}: {name} begins with no prefix of its scheduler; "
+                               f"add one to the Traits in {scheduler.name}")
 
 
 def faults_of(root):
@@ -61,7 +82,7 @@ def faults_of(root):
         (OWNERS_OF_THREADS, re.compile(r"\bstd::thread\([^)]"), "is another start; use posix::start_thread"),
         (("src/native/posix/processes/process.",), re.compile(r'get\("PATH"\)\.value_or'), "use posix::search_path"),
         (("src/base/text/size_text.",), re.compile(r'"[^"\n]*%[.\d]*f [KMGT]i?B(?!/)'), "use size_text")]
-    faults = []
+    faults = [*faults_of_prefixes(root)]
     for path in [*files_below(root / "src"), *(files_below(root / "jobscripts") if (root / "jobscripts").is_dir()
                                                else ())]:
         relative = path.relative_to(root).as_posix()

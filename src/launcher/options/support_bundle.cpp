@@ -1,10 +1,12 @@
 #include "launcher/options/support_bundle.hpp"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -59,22 +61,16 @@ void add_output_of_ranks(std::vector<BundleFile>& files, const std::string& fold
         files.push_back({"log/" + rank + "." + stream, std::move(text)});
 }
 
-// True if a batch system writes a job's output to a file of this name: slurm-JOB.out, NAME.oJOB, NAME.eJOB. LSF has no
-// fixed name.
-bool is_of_batch_system(const std::string& name) {
-  if (name.starts_with("slurm-") && name.ends_with(".out")) return true;
-  std::size_t dot = name.rfind('.');
-  return dot != std::string::npos && dot + 2 < name.size() && (name[dot + 1] == 'o' || name[dot + 1] == 'e') &&
-         name.find_first_not_of("0123456789", dot + 2) == std::string::npos;
-}
-
 // Adds the newest log of a batch system in the working directory.
 void add_log_of_batch_system(std::vector<BundleFile>& files) {
   std::string newest;
   time_t when = 0;
+  const std::vector<const char*> patterns = schedulers::output_files_of_all();
   for (const std::string& name : posix::names_in(".")) {
     struct stat found {};
-    if (!is_of_batch_system(name) || ::stat(name.c_str(), &found) != 0 || found.st_mtime < when) continue;
+    const bool is_output = std::ranges::any_of(
+        patterns, [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), FNM_EXTMATCH) == 0; });
+    if (!is_output || ::stat(name.c_str(), &found) != 0 || found.st_mtime < when) continue;
     newest = name;
     when = found.st_mtime;
   }

@@ -6,36 +6,29 @@
 namespace hvd::launcher {
 namespace {
 
-struct Row {
-  const char* scheduler;  // name of the scheduler in the registry
-  const char* program;
-  std::vector<std::string> options;
-  const char* line_flag = nullptr;  // of the line that carries messages, if the command does not (called_agent.hpp)
+// The programs that do not carry messages, and the line that does (called_agent.hpp).
+struct Line {
+  std::string_view program;
+  const char* flag;
 };
-
-const Row rows[] = {
-    {"lsf", "blaunch", {}},
-    {"sge", "qrsh", {"-inherit", "-noshell"}},
-    {"pbs", "pbsdsh", {}, pbsdsh_line_flag},
-    {"slurm", "srun", {}, srun_line_flag},
-};
+constexpr Line lines[] = {{"pbsdsh", pbsdsh_line_flag}, {"srun", srun_line_flag}};
 
 }  // namespace
 
 std::optional<RemoteStarter> remote_starter(const JobAround& around, const Environment& environment) {
-  for (const Row& row : rows) {
-    int code = 0;
-    if (!around.is_of(row.scheduler) || !posix::find_program(row.program, posix::search_path(environment), code))
-      continue;
-    RemoteStarter starter{row.program, {row.program}, row.line_flag == nullptr};
-    if (row.line_flag != nullptr)
-      starter.words = {"/proc/self/exe", row.line_flag, environment.get("HOROVOD_GLOO_IFACE").value_or("-"),
-                       environment.get("HOROVOD_PORT_RANGE").value_or("-"),
-                       environment.get("HOROVOD_MAX_REQUEUES").value_or("-")};
-    starter.words.insert(starter.words.end(), row.options.begin(), row.options.end());
-    return starter;
+  const std::vector<std::string>& command = around.scheduler().traits().remote_starter;
+  int code = 0;
+  if (command.empty() || !posix::find_program(command[0], posix::search_path(environment), code)) return std::nullopt;
+  RemoteStarter starter{command[0], command};
+  for (const Line& line : lines) {
+    if (line.program != command[0]) continue;
+    starter.carries_messages = false;
+    auto value_of = [&](const char* name) { return environment.get(name).value_or("-"); };
+    starter.words = {"/proc/self/exe", line.flag, value_of("HOROVOD_GLOO_IFACE"), value_of("HOROVOD_PORT_RANGE"),
+                     value_of("HOROVOD_MAX_REQUEUES")};
+    starter.words.insert(starter.words.end(), command.begin() + 1, command.end());
   }
-  return std::nullopt;
+  return starter;
 }
 
 }  // namespace hvd::launcher
