@@ -251,19 +251,27 @@ class Gates(unittest.TestCase):
             "src/base/log.cpp": "// NCCL\n/* two\nCUDA */ int x;\n",
             "src/python/horovod/torch/x.py": '"""For CUDA."""\ncuda_built(), rocm_built()  # CUDA\n'})
         self.assertEqual(makes.faults_of(self.root), [])
-        for file, line in (("runtime/engine.cpp", "DeviceKind::cuda;"), ("api/x.cpp", '"see http://x", "NCCL"'),
-                           ("python/horovod/x.py", 'device = "cuda"'), ("python/horovod/torch/x.py", "tensor.is_cuda"),
+        self.write({"src/base/tensor_view.hpp": "enum class DeviceKind : std::uint8_t { host, cuda, rocm, sycl };\n",
+                    "src/devices/sycl.cpp": "sycl::queue queue;\n"})
+        self.assertEqual(makes.faults_of(self.root), [])
+        kinds = {"src/base/tensor_view.hpp": (self.root / "src/base/tensor_view.hpp").read_text()}
+        for file, line in (("api/z.cpp", '"sycl"'), ("runtime/engine.cpp", "DeviceKind::cuda;"),
+                           ("api/x.cpp", '"see http://x", "NCCL"'), ("python/horovod/x.py", 'device = "cuda"'),
+                           ("python/horovod/torch/x.py", "tensor.is_cuda"),
                            ("python/horovod/torch/x.py", "torch.cuda.synchronize()"), ("api/y.cpp", "case HVD_ROCM:"),
                            ("cmake/x.cmake", "hvd_nccl_plugin()")):
-            self.write(GOOD | {"src/" + file: "// CUDA\n\n" * file.endswith("cpp") + line + "\n"})
+            self.write(GOOD | kinds | {"src/" + file: "// CUDA\n\n" * file.endswith("cpp") + line + "\n"})
             found, = makes.faults_of(self.root)
             self.assertIn(f"src/{file}:{3 if file.endswith('cpp') else 1}: names a make of GPU", found)
             (self.root / "src" / file).unlink()
 
     def test_every_file_that_may_name_a_make_of_gpu_does(self):
+        source = pathlib.Path(__file__).parents[2] / "src"
+        known = list(makes.makes_of(source))
         for file in makes.ALLOWED:
-            path = pathlib.Path(__file__).parents[2] / "src" / file
-            self.assertTrue(path.is_file() and list(makes.lines_with_names(path)), f"{file} needs no row of ALLOWED")
+            path = source / file
+            self.assertTrue(path.is_file() and list(makes.lines_with_names(path, known)),
+                            f"{file} needs no row of ALLOWED")
 
     def test_the_name_of_a_transport_is_found_where_it_is_compared(self):
         self.write(GOOD | {"src/transport/mpi.cpp": 'if (name == "mpi") {}\n', "src/base/log.cpp": 'open("mpi");\n'})

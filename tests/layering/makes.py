@@ -14,8 +14,12 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from names import files_below  # noqa: E402
 
-NAMES = re.compile(r"cuda|nccl|rocm|\bhip\b", re.IGNORECASE)
-OWN = ("devices/cuda", "devices/kernels/", "native/cuda/", "native/nccl/", "transport/nccl", "cmake/cuda_kernels.cmake")
+# The kinds of memory, and the libraries of transports that serve devices alone.
+TABLES = (("base/tensor_view.hpp", r"enum class DeviceKind[^{]*\{([^}]*)\}"),
+          ("base/transports.hpp", r"\bfalse, false, Library::(\w+)"))
+NO_MAKES = {"host", "none"}
+OTHER_NAMES = [r"\bhip\b"]  # ROCm's interface
+OWN = ("devices/kernels/", "cmake/cuda_kernels.cmake")
 # Public names of Horovod's. torch has the devices of NVIDIA and AMD as torch.cuda; torch/_devices.py knows that.
 EVERYWHERE = re.compile(r"\b(horovod_)?(cuda|nccl|rocm)_built\b")
 ALLOWED = {
@@ -62,23 +66,36 @@ COMMENTS = {
 }
 
 
-def lines_with_names(path):
+def makes_of(source):
+    """Gives the names of makes and of their libraries that the tables of src/ have."""
+    for file, pattern in TABLES:
+        path = source / file
+        for row in re.findall(pattern, path.read_text()) if path.is_file() else ():
+            yield from set(re.findall(r"\w+", row)) - NO_MAKES
+
+
+def lines_with_names(path, makes):
     """Gives the number and the text of each line of code that has such a name."""
     text = re.sub(COMMENTS[path.suffix], lambda match: "\n" * match.group().count("\n"),
                   path.read_text(errors="replace"), flags=re.DOTALL)
+    names = re.compile("|".join([*makes, *OTHER_NAMES]), re.IGNORECASE)
     for number, line in enumerate(text.splitlines(), 1):
-        if NAMES.search(EVERYWHERE.sub("", line)):
+        if names.search(EVERYWHERE.sub("", line)):
             yield number, line.strip()
 
 
 def faults_of(root):
     source = pathlib.Path(root) / "src"
+    makes = sorted(makes_of(source))
+    if not makes:
+        return [f"src/{TABLES[0][0]}: no kind of memory was found"]
+    own = (*OWN, *(place + make for make in makes for place in ("devices/", "native/", "transport/")))
     faults = []
     for path in files_below(source):
         file = path.relative_to(source).as_posix()
-        if not path.is_file() or path.suffix not in COMMENTS or file.startswith(OWN) or file in ALLOWED:
+        if not path.is_file() or path.suffix not in COMMENTS or file.startswith(own) or file in ALLOWED:
             continue
-        for number, line in lines_with_names(path):
+        for number, line in lines_with_names(path, makes):
             faults.append(f"src/{file}:{number}: names a make of GPU outside of its folders: {line[:60]}; take what is "
                           "to be known from base/gpu_makes, or from the device; in Python from torch/_devices.py")
     return faults
