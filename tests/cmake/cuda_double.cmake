@@ -7,7 +7,7 @@ add_library(hvd_cuda_double SHARED ${sources} ${engine}
 target_include_directories(hvd_cuda_double PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(hvd_cuda_double PRIVATE hvd_base hvd_native)
 hvd_exports(hvd_cuda_double ${CMAKE_CURRENT_SOURCE_DIR}/doubles/cuda/exports.map)
-set_target_properties(hvd_cuda_double PROPERTIES OUTPUT_NAME cuda SOVERSION 1 UNITY_BUILD OFF
+set_target_properties(hvd_cuda_double PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/doubles/cuda)
 
 # cuda.h, where a toolkit is present, agrees with what we declare ourselves.
