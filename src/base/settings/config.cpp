@@ -401,12 +401,14 @@ static_assert(std::ranges::all_of(rows,
                                            std::holds_alternative<std::string& (*)(Config&)>(row.place);
                                   }),
               "equal_knobs() does not compare a knob of this kind");
+#ifndef __SANITIZE_ADDRESS__  // with its sanitizers GCC takes the comparison of two functions for no constant
 static_assert(std::ranges::all_of(rows,
                                   [](const Row& row) {
                                     return std::holds_alternative<std::monostate>(row.place) ||
                                            std::ranges::count(rows, row.place, &Row::place) == 1;
                                   }),
               "two knobs have one place: a row that was copied sets the field of the other one");
+#endif
 static_assert(std::ranges::all_of(rows,
                                   [](const Row& row) {
                                     return std::holds_alternative<std::monostate>(row.place) ||
