@@ -24,9 +24,11 @@ endif()
 if(HVD_SANITIZE)
   add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HVD_SANITIZE})
-  # A program that may be loaded anywhere has a million addresses of the sanitizer's tables to set when it starts, a
-  # tenth of a second in each of thousands of tests.
-  string(APPEND CMAKE_EXE_LINKER_FLAGS " -no-pie")
+  if(HVD_SANITIZE MATCHES "address")
+    # The address sanitizer describes each global variable. A position-independent executable has to relocate these
+    # descriptors when it starts: a tenth of a second in each of two thousand tests.
+    string(APPEND CMAKE_EXE_LINKER_FLAGS " -no-pie")
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Avoids false warnings in the standard library's own code (std::regex) under the address sanitizer.
     add_compile_options(-Wno-maybe-uninitialized)
