@@ -211,7 +211,7 @@ def random_state():
     """Returns the states of this process's generators: torch's, Python's, and NumPy's if it is loaded."""
     state = {"torch": torch.get_rng_state(), "python": list(random.getstate())}
     kind, gpus = accelerator()
-    if gpus is not None and getattr(gpus, "is_initialized", gpus.is_available)():
+    if hasattr(gpus, "get_rng_state") and getattr(gpus, "is_initialized", gpus.is_available)():
         # The current GPU may have another number after the restart.
         state[kind] = gpus.get_rng_state()
         others = {str(ordinal): gpus.get_rng_state(ordinal) for ordinal in _other_gpus(gpus)}
@@ -227,7 +227,7 @@ def random_state():
 def _other_gpus(gpus):
     """The GPUs that this process sees besides the current one."""
     if gpus.device_count() < 2:
-        return []  # torch.mps has only one and no number for it
+        return []  # a module for one GPU may not know numbers of GPUs
     return [ordinal for ordinal in range(gpus.device_count()) if ordinal != gpus.current_device()]
 
 

@@ -88,9 +88,8 @@ def check_has_gradient(op, verb, known):
     if op in known:
         return
     name = next((f"hvd.{name}" for name, number in REDUCE_OPS.items() if number == op), repr(op))
-    raise NotImplementedError(f"{verb}: op={name} has no gradient; expected one of "
-                              f"{', '.join(name for name, number in REDUCE_OPS.items() if number in known)}, or a "
-                              "tensor that needs no gradient (tensor.detach(), tf.stop_gradient(tensor))")
+    raise NotImplementedError(f"{verb}: op={name} has no gradient; expected a tensor that needs none "
+                              "(tensor.detach(), tf.stop_gradient(tensor))")
 
 
 def check_adasum(process_set):

@@ -21,9 +21,9 @@ def has_gpu():
 def accelerator():
     """torch's name for this machine's kind of GPU, such as "cuda", and its module, such as torch.cuda. None for both if
     there is none."""
-    if not hasattr(torch, "accelerator"):  # releases of torch before 2.6
-        return ("cuda", torch.cuda) if has_gpu() else (None, None)
-    if not torch.accelerator.is_available():
+    if has_gpu():  # asked first: torch.accelerator of torch 2.6 makes a context on the GPU to answer
+        return "cuda", torch.cuda
+    if not hasattr(torch, "accelerator") or not torch.accelerator.is_available():  # torch before 2.6 lacks it
         return None, None
     device = torch.accelerator.current_accelerator()
     return device.type, torch.get_device_module(device)
