@@ -56,7 +56,7 @@ struct Requeue {
 // Where a scheduler comes in the order in which they are looked for, if the variables of several are set.
 enum class Place {
   inside_others,   // its job is often within a job of another scheduler, and then counts without a comparison
-  before_equals,   // it counts among equals, because its user often is on a host that no job has (salloc)
+  before_equals,   // it wins a tie among equals: its user often is on a host that no job has (salloc)
   equal,           // the hosts tell whether it counts
   without_others,  // the machine itself, which counts if there is no scheduler
 };

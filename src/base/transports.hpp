@@ -21,8 +21,15 @@ struct TransportRow {
   Library library;
   std::string_view medium;  // what carries the data, for people
 
-  // Only a library drives the devices of a fabric. What we send between nodes ourselves goes over sockets.
-  constexpr bool can_use_fabric() const { return library != Library::none; }
+  // Only some libraries drive the devices of a fabric. What we send between nodes ourselves goes over sockets.
+  constexpr bool can_use_fabric() const {
+    switch (library) {
+      case Library::none: return false;
+      case Library::mpi:
+      case Library::nccl: return true;
+    }
+    return false;
+  }
   constexpr bool uses_sockets() const { return between_nodes && !can_use_fabric(); }
 };
 inline constexpr TransportRow transports_by_preference[] = {

@@ -68,10 +68,10 @@ constexpr std::array<VerbRow, verb_count> verb_rows = all_rows();
 static_assert(std::ranges::none_of(verb_rows, [](const VerbRow& row) {
   return (row.traits & VerbRow::rooted) != 0 && (row.traits & VerbRow::fusing) != 0;
 }));
-// Every rank has an input of which it gets a share: check_use() in api/operations.cpp and BatchOfTensors::data() in
-// runtime/lanes/batch.cpp take that for granted.
+// With these outcomes every rank has an input and gets a result: check_use() in api/operations.cpp and
+// BatchOfTensors::data() in runtime/lanes/batch.cpp take that for granted.
 static_assert(std::ranges::none_of(verb_rows, [](const VerbRow& row) {
-  return (row.traits & VerbRow::rooted) != 0 && row.outcome == Outcome::share;
+  return (row.traits & VerbRow::rooted) != 0 && (row.outcome == Outcome::share || row.outcome == Outcome::unknown);
 }));
 
 }  // namespace hvd

@@ -54,7 +54,15 @@ struct VerbRow {
   bool needs_power_of_2() const { return (traits & power_of_2) != 0; }  // the number of ranks must be a power of two
   bool has_tensor() const { return agreed != Agreed::nothing; }
   // True if the first dimension of the input is a number of rows that are distributed or gathered.
-  bool has_rows() const { return outcome == Outcome::share || outcome == Outcome::unknown; }
+  bool has_rows() const {
+    switch (outcome) {
+      case Outcome::none:
+      case Outcome::as_input: return false;
+      case Outcome::share:
+      case Outcome::unknown: return true;
+    }
+    return false;
+  }
 
   enum : unsigned {
     moving = 1,

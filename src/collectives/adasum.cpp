@@ -12,6 +12,7 @@ namespace {
 class Adasum final : public Algorithm {
  public:
   const char* name() const override { return "adasum"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override { return verb == Verb::adasum; }
   std::string_view addition_order(const Collective&, const Team&) const override { return "adasum"; }
 

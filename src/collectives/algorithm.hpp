@@ -67,7 +67,7 @@ class Algorithm {
   // Returns Cost::impossible() if the algorithm cannot do the collective. The result is equal on all ranks of the team.
   virtual Cost cost(const Collective& collective, const Team& team) const = 0;
   // True if collectives of tensors in device memory also use links of host memory.
-  virtual bool needs_links_of_host() const { return false; }
+  virtual bool needs_links_of_host() const = 0;
   // If two algorithms return the same name, they give the same bits for the same team (see Selector).
   virtual std::string_view addition_order(const Collective& collective, const Team& team) const = 0;
   // Collective: every rank of the team makes the same plans in the same order.

@@ -12,6 +12,7 @@ namespace {
 class Alone final : public Algorithm {
  public:
   const char* name() const override { return "alone"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override { return row_of(verb).moves_data(); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "fixed pairing"; }
   Cost cost(const Collective& collective, const Team& team) const override {

@@ -129,6 +129,7 @@ Program gather_everywhere(const Team& team) {
 class HalvingDoubling final : public Algorithm {
  public:
   const char* name() const override { return "halving_doubling"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override {
     return verb == Verb::allreduce || verb == Verb::allgather || verb == Verb::barrier || verb == Verb::reduce_scatter;
   }

@@ -8,6 +8,7 @@ namespace {
 class Native final : public Algorithm {
  public:
   const char* name() const override { return "native"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override { return row_of(verb).moves_data(); }
   std::string_view addition_order(const Collective&, const Team&) const override { return "native"; }
 

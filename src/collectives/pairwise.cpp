@@ -179,6 +179,7 @@ class Pairwise final : public Task {
 class PairwiseAlgorithm final : public Algorithm {
  public:
   const char* name() const override { return "pairwise"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override { return verb == Verb::alltoall; }
   std::string_view addition_order(const Collective&, const Team&) const override { return "none"; }
 

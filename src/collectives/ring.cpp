@@ -16,6 +16,7 @@ namespace {
 class Ring final : public Algorithm {
  public:
   const char* name() const override { return "ring"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override {
     return verb == Verb::allreduce || verb == Verb::allgather || verb == Verb::broadcast ||
            verb == Verb::reduce_scatter;

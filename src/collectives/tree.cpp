@@ -37,6 +37,7 @@ Round reduce_from(Seat seat, bool is_total) {
 class Tree final : public Algorithm {
  public:
   const char* name() const override { return "tree"; }
+  bool needs_links_of_host() const override { return false; }
   bool does(Verb verb) const override {
     return verb == Verb::allreduce || verb == Verb::broadcast || verb == Verb::barrier;
   }

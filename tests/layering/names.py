@@ -67,9 +67,11 @@ def faults_of_settings(root):
                                     for path in (files_below(root / top) if (root / top).is_dir() else ())
                                     if path.is_file() and path.parent != table.parent)]
     words = set(re.findall(r"\w+", "\n".join(readers)))
+    read = set(re.findall(r"(?:\.|->)(\w+)", "\n".join(readers)))
     for name, rest in row.findall(text):
         member = re.search(r"&Config::(\w+)", rest)
-        if (member.group(1) if member else name) not in words and not re.search(r"\b(missed|unheard|idle)\b", rest):
+        is_read = member.group(1) in read if member else name in words
+        if not is_read and not re.search(r"\b(missed|unheard|idle)\b", rest):
             found = member.group() if member else name
             yield f"src/base/settings/config.cpp: nothing reads {found}, though users may set it"
 

@@ -3,7 +3,7 @@
 of a scheduler, in other folders. What differs from one transport or scheduler to the next is a column of
 src/base/transports.hpp, or a function of schedulers/. Texts for people are no names either: fails on code that looks
 for words in them. And what has one owner (the start of programs and of threads, the search path, sizes for people) is
-not written a second time. Fails, too, on a variable that a scheduler reads though none of its prefixes covers it.
+not written a second time. A variable that a scheduler reads by a literal name begins with one of its prefixes.
 
 usage: owned_names.py ROOT
 """

@@ -20,7 +20,7 @@ SYMBOLS_OF = {
     "native/nccl": r"p?nccl",
     "native/cuda": r"cuda|cu[A-Z]\w+$|nvml",
     "native/nvtx": r"nvtx",
-    "native/archive": r"archive_|(in|de)flate|gz[a-z]+$",
+    "native/archive": r"archive_|(in|de)flate|gz[a-z]+$|zlib|(crc|adler)32",
     "native/hdf5": r"H5\w+_",
     "python": r"Py[A-Z_]\w+$",
     "python/horovod/tensorflow": r"tensorflow::|xla::|TF_",

@@ -29,6 +29,13 @@ class NcclConformance : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(of, NcclConformance, ::testing::Values(2, 3, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param) + "_ranks"; });
 
+TEST_P(NcclConformance, links_do_every_verb_that_moves_data) {
+  std::vector<Verb> expected;
+  for (const VerbRow& row : verbs())
+    if (row.moves_data() && row.verb != Verb::barrier) expected.push_back(row.verb);
+  EXPECT_EQ(ranks.verbs_of_links(), expected);
+}
+
 TEST_P(NcclConformance, every_type_and_placement_gives_what_the_reference_gives) {
   int done = 0;
   for (const Verb verb : verbs_of_nccl())

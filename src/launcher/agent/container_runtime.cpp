@@ -49,12 +49,12 @@ void add_words(WordList& words, const WordList& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-// A file that is there if the driver of these GPUs is, and Apptainer's flag for them.
-struct OfContainers {
-  const char* file;
-  const char* flag;
+// A file that is there if the driver of these GPUs is, and Apptainer's flag for them. Empty: there is none.
+struct GpusOfContainers {
+  std::string file;
+  std::string flag;
 };
-OfContainers of_containers(DeviceKind gpus) {
+GpusOfContainers gpus_of_containers(DeviceKind gpus) {
   switch (gpus) {
     case DeviceKind::host: break;
     case DeviceKind::cuda: return {"/dev/nvidiactl", "--nv"};
@@ -65,7 +65,7 @@ OfContainers of_containers(DeviceKind gpus) {
 
 Result<WordList> in_apptainer(const std::string& program, const ContainerRun& run) {
   WordList words{program, "exec", "--pwd", run.host.folder};
-  if (run.host.gpus != DeviceKind::host) words.emplace_back(of_containers(run.host.gpus).flag);
+  if (std::string flag = gpus_of_containers(run.host.gpus).flag; !flag.empty()) words.push_back(std::move(flag));
   for (const Bind& bind : run.binds) add_words(words, {"--bind", bind.source + ":" + bind.target});
   words.push_back((run.image.kind == ImageKind::oci ? "oci:" : "") + run.image.word);
   add_words(words, run.command);
@@ -206,7 +206,7 @@ HostView host_view() {
   HostView view{std::filesystem::current_path(failed).string(), DeviceKind::host, exists_here, program_here};
   if (failed) view.folder = "/";
   for (const GpuMake& make : gpu_makes())
-    if (view.gpus == DeviceKind::host && exists_here(of_containers(make.kind).file)) view.gpus = make.kind;
+    if (view.gpus == DeviceKind::host && exists_here(gpus_of_containers(make.kind).file)) view.gpus = make.kind;
   return view;
 }
 

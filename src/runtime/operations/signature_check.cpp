@@ -38,7 +38,7 @@ Status check(const Signature& signature, const ProcessSet& set, Rank me, const d
     return invalid("a tensor without dimensions has no rows to be dealt out; give it a first dimension, as in [1]");
   // With several ranks, this mistake is found when the ranks agree. If only one rank were refused here, the other ranks
   // would wait for it.
-  if (size == 1 && row.outcome == VerbRow::Outcome::unknown && signature.shape.empty())
+  if (size == 1 && row.agreed == VerbRow::Agreed::all_but_first && signature.shape.empty())
     return Error(ErrorCode::mismatch,
                  std::string(row.name) + " of a tensor without dimensions; give it a first dimension, as in [1]");
   if (devices.find(signature.device) == nullptr)
