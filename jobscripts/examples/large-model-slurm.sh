@@ -45,6 +45,6 @@ if [ "$status" = 75 ]; then
   # A job that was never put back may have SLURM_RESTART_COUNT from the job that submitted it: Slurm knows its own.
   restarts=${SLURM_RESTART_COUNT:-0}
   if [[ $(scontrol show job "$job" 2>/dev/null) =~ [[:space:]]Restarts=([0-9]+) ]]; then restarts=${BASH_REMATCH[1]}; fi
-  [ "$restarts" -ge "${HOROVOD_MAX_REQUEUES:-50}" ] || scontrol requeue "$job"
+  if [ "$restarts" -lt "${HOROVOD_MAX_REQUEUES:-50}" ]; then scontrol requeue "$job"; fi
 fi
 exit "$status"

@@ -169,6 +169,8 @@ class JobScripts(unittest.TestCase):
         self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\nrequeue 78\n", "an inherited count")
         done = self.run_script(once, SLURM_JOB_ID="78", TOLD="1")
         self.assertEqual((done.returncode, (self.folder / "requeued").read_text()), (75, "requeue 77\nrequeue 78\n"))
+        self.run_script(once, SLURM_JOB_ID="78", TOLD="0", HOROVOD_MAX_REQUEUES="none")
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77\nrequeue 78\n", "no number")
         (self.folder / "requeued").write_text("requeue 77\n")
         self.stand_in("srun", "exit 5")
         done = self.run_script(written, SLURM_JOB_ID="77")

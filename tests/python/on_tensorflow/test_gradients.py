@@ -36,7 +36,7 @@ def test_a_reduce_operation_whose_gradient_is_not_known_is_refused():
     attributes = {"reduce_op": 6, "prescale_factor": 1.0, "postscale_factor": 1.0, "process_set_id": 0}
     operation = types.SimpleNamespace(type="HorovodAllreduce", get_attr=attributes.get)
     for gradient_of in (mpi_ops._gradient_of_allreduce, mpi_ops._gradient_of_grouped_allreduce):
-        with pytest.raises(NotImplementedError, match="HorovodAllreduce: op=6 has no gradient; expected a tensor that needs none"):
+        with pytest.raises(NotImplementedError, match="HorovodAllreduce: op=6 has no gradient;"):
             gradient_of(operation, tf.ones(3))
 
 
