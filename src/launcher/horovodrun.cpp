@@ -283,9 +283,8 @@ bool is_inner_run(const Flags& flags) {
 }
 
 void drop_job_only_flags(Flags& flags) {
-  for (const char* name :
-       {"preflight", "stage", "stage_to", "stage_remove", "output_filename", "verbose", "prefix_output_with_timestamp"})
-    flags.forget(name);
+  for (const launcher::FlagRow& row : launcher::flag_rows())
+    if (row.use == launcher::Use::whole_job_only) flags.forget(row.name);
   flags.notices.clear();
 }
 

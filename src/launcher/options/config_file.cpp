@@ -110,7 +110,7 @@ bool has_rival(const Flags& flags, std::string_view name) {
 // Returns why this flag makes no sense in a file that is read for every job; empty if it makes sense.
 std::string why_not_for_all_jobs(const FlagRow& row, const std::string& value) {
   const std::string_view name = row.name;
-  if (is_question(row) || (name == "preflight" && (value == "only" || value == "json")))
+  if (row.use == Use::question || (name == "preflight" && (value == "only" || value == "json")))
     return " only asks for information: give it as a flag on the command line";
   if (name == "config_file") return " names another file, but this one is read in its place: give it as a flag";
   return "";
@@ -184,8 +184,7 @@ Status apply_launcher_entries(Flags& flags, const Environment& environment, cons
     bool is_said = flags.has(row->name) || has_rival(flags, row->name) ||
                    (row->variable != nullptr && (!trimmed(environment.get(row->variable).value_or("")).empty() ||
                                                  flags.variables.contains(row->variable)));
-    bool is_for_scripts = std::string_view(row->name).starts_with("script_");
-    if (!*value || is_said || (is_for_scripts && !flags.has("jobscript"))) continue;
+    if (!*value || is_said || (row->use == Use::job_script && !flags.has("jobscript"))) continue;
     flags.set(row->name, **value, origin);
   }
   return {};

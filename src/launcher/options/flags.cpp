@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -178,7 +177,7 @@ Result<std::string> if_ranks_take_it(const FlagRow& row, const std::string& wher
 Status check_script_flags(const Flags& flags) {
   if (flags.has("jobscript")) return {};
   for (const FlagRow& row : flag_rows())
-    if (std::string_view(row.name).starts_with("script_") && flags.has(row.name))
+    if (row.use == Use::job_script && flags.has(row.name))
       return misuse("the flag " + words_of(row.spellings).back() + " needs --jobscript with one of " +
                     jobscripts::names_of(jobscripts::compiled_templates()));
   return {};
@@ -207,10 +206,8 @@ Status check_spares(const Flags& flags) {
 // What would have no effect is an error, and so are numbers of ranks that contradict each other.
 Status check_elastic_flags(const Flags& flags) {
   if (!flags.has("min_num_proc") && !flags.has("host_discovery_script")) {
-    constexpr std::string_view names[] = {"max_num_proc",    "spares",      "slots",
-                                          "elastic_timeout", "reset_limit", "cooldown_range"};
     for (const FlagRow& row : flag_rows())
-      if (std::ranges::find(names, row.name) != std::end(names) && flags.has(row.name))
+      if (row.use == Use::elastic_job && flags.has(row.name))
         return misuse("the flag " + words_of(row.spellings).front() +
                       " is for elastic jobs: it needs --min-np, or --host-discovery-script");
     return {};
@@ -306,12 +303,6 @@ std::vector<std::string> words_of(const char* text) {
 
 bool takes_value(Kind kind) {
   return kind != Kind::action && kind != Kind::toggle && kind != Kind::tristate && kind != Kind::may_have_value;
-}
-
-bool is_question(const FlagRow& row) {
-  return row.kind == Kind::action || std::string_view(row.name) == "checkpoint" ||
-         std::string_view(row.name) == "jobscript" || std::string_view(row.name) == "support_bundle" ||
-         std::string_view(row.name) == "completion";
 }
 
 const FlagRow* flag_named(std::string_view word) {

@@ -28,12 +28,23 @@ enum class Kind {
 };
 enum class Range { any, at_least_0, at_least_1, zero_to_1 };
 enum class Written { as_given, mebibytes, as_flag, inverted_flag, when_true };
+// Which runs of horovodrun a flag is for.
+enum class Use {
+  any_job,         // ranks, and also the probes of --preflight and the stagers of --stage
+  whole_job_only,  // for the ranks alone: probes and stagers do not get it
+  elastic_job,     // refused in a job that is not elastic
+  some_targets,    // read by some targets alone: unused_flags() of targets/target.hpp tells where it is of no use
+  job_script,      // refused without --jobscript
+  question,        // only asks for information, and no job is started; so no file of settings may have it
+};
 
+// `use` has no value of its own, so the compiler refuses a row without it.
 struct FlagRow {
   const char* name = "";       // the name that Horovod gives to this value; get() takes it
   const char* spellings = "";  // all spellings of the flag, separated by blanks
   const char* negations = "";  // negative forms of a tristate; else empty
   Kind kind = Kind::toggle;
+  Use use;
   const char* otherwise = nullptr;  // the value if the flag is given without one; such a flag takes a value only after
                                     // '='
   Range range = Range::any;
@@ -93,8 +104,6 @@ const FlagRow* flag_named(std::string_view word);
 // Returns the last spelling of the flag, such as "--num-proc".
 std::string spelling_of(const FlagRow& row);
 std::vector<std::string> words_of(const char* text);  // splits the text at blanks
-// True if the flag only asks for information and no job is started.
-bool is_question(const FlagRow& row);
 bool takes_value(Kind kind);
 
 // Adds the values of a configuration file's text for flags that the command line does not have. `file_name` is used in

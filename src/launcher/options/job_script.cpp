@@ -46,7 +46,7 @@ bool is_asked_for(const Flags& flags, const FlagRow& row) {
 // True for the flags that have a place of their own in the script.
 bool is_of_scripts(const FlagRow& row) {
   constexpr std::string_view more[] = {"jobscript", "config_file", "max_requeues"};
-  return std::string_view(row.name).starts_with("script_") || std::ranges::find(more, row.name) != std::end(more);
+  return row.use == Use::job_script || std::ranges::find(more, row.name) != std::end(more);
 }
 
 bool is_of_containers(const FlagRow& row) {
@@ -80,7 +80,7 @@ std::vector<std::string> written_flag(const FlagRow& row, const Flags& flags) {
 // as the variable that it stands for. Fails if there is neither.
 Status pass_on(const FlagRow& row, const Flags& flags, const std::string& launcher,
                jobscripts::ScriptRequest& request) {
-  if (is_question(row)) return without_place(row, "expected this flag or --jobscript, found both");
+  if (row.use == Use::question) return without_place(row, "expected this flag or --jobscript, found both");
   const std::string_view name = row.name;
   if (name == "num_proc")
     return Error(ErrorCode::invalid_argument,

@@ -78,7 +78,7 @@ Status check_flags(const Flags& flags, const Environment& environment, const Set
     if (!name.starts_with("horovodrun.")) continue;
     std::string word = name.substr(sizeof "horovodrun." - 1);
     const FlagRow* row = flag_named(word);
-    if (row == nullptr || is_question(*row))
+    if (row == nullptr || row->use == Use::question)
       return Error(
           ErrorCode::invalid_argument,
           files.site->place(line) + ": expected the name of a flag with a value to lock, found '" + word + "'");
@@ -125,7 +125,7 @@ std::vector<Setting> settings_with_flags(const Flags& flags, const Layers& layer
 std::vector<Setting> flags_as_settings(const Flags& flags, const Layers& layers) {
   std::vector<Setting> list;
   for (const FlagRow& row : flag_rows()) {
-    if (is_question(row)) continue;
+    if (row.use == Use::question) continue;
     std::string name = spelling_of(row);
     bool is_locked = layers.files.site && layers.files.site->locks.contains("horovodrun." + name.substr(2));
     Setting setting{name, flags.get(row.name), "default", "", 0, is_locked};
