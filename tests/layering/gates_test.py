@@ -157,6 +157,21 @@ class Gates(unittest.TestCase):
         self.write({"src/base/log.cpp": 'get("HOROVOD_SECRET_SWITCH")'})
         self.assertIn("HOROVOD_SECRET_SWITCH has no row", names.faults_of(self.root)[0])
 
+    def test_code_that_reads_a_setting_of_users_without_the_files_is_found(self):
+        rows = ('    {"HOROVOD_KNOWN", flag, "0", "…"},\n'
+                '    {"HOROVOD_RANK", count, "", "…", nowhere, ordinary, "the launcher"},\n')
+        self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/python/horovod/good.py":
+                           'os.environ["HOROVOD_KNOWN"] = "1"\nrank = os.environ["HOROVOD_RANK"]\n'})
+        self.assertEqual(names.faults_of(self.root), [])
+        for file, line in (("src/python/horovod/x.py", 'os.environ.get("HOROVOD_KNOWN", "0")'),
+                           ("src/python/horovod/x.py", 'os.getenv("HOROVOD_KNOWN")'),
+                           ("src/python/horovod/x.py", 'os.environ["HOROVOD_KNOWN"] == "1"'),
+                           ("src/python/horovod/x.py", 'if "HOROVOD_KNOWN" in os.environ:')):
+            self.write({file: f"\n{line}\n"})
+            found, = names.faults_of(self.root)
+            self.assertIn(f"{file}:2: ", found)
+            (self.root / file).unlink()
+
     def test_settings_that_nothing_reads_are_found(self):
         rows = '    {"HOROVOD_KNOWN", flag, "0", "…"},\n    {"HOROVOD_OLD", text, "", "…", nowhere, idle},\n'
         self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/base/settings/config.hpp": "bool foo = false;\n"})

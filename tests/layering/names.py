@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
 name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/settings/config.cpp does not
-know, or that it shows although nothing reads them.
+know, or that it shows although nothing reads them. Fails, too, on Python that reads a setting of users from the
+environment alone, because such code ignores the files of settings.
 
 usage: names.py ROOT
 """
@@ -14,6 +15,8 @@ EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager"
 LONGEST_TEST = 80
 # The public package has Horovod's layout, because scripts import horovod.common and other generic names.
 PUBLIC_PACKAGE = "src/python/horovod"
+READ_IN_PYTHON = re.compile(r"""\b(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()["'](\w+)["'](?!\] = )|"""
+                            r"""["'](\w+)["'] (?:not )?in os\.environ""")
 # Not part of the tree: the outputs of builds, tools and the hosting machine.
 LEFT_ALONE = {"build", "dist", "shared", "__pycache__", "node_modules"}
 
@@ -76,9 +79,25 @@ def faults_of_settings(root):
             yield f"src/base/settings/config.cpp: nothing reads {found}, though users may set it"
 
 
+def faults_of_readers(root):
+    """A file of settings holds for ranks that horovodrun did not start only if their code asks for it."""
+    table = root / "src/base/settings/config.cpp"
+    rows = re.findall(r'^    \{"(HOROVOD_\w+)",(.*?)\},$', table.read_text() if table.exists() else "", re.M | re.S)
+    not_for_users = {name for name, rest in rows if re.search(r'\b(?:ordinary|equal),\s*"[^"]+"$', rest)}
+    for path in files_below(root / "src"):
+        relative = path.relative_to(root).as_posix()
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        for read in READ_IN_PYTHON.finditer(text) if relative.startswith(PUBLIC_PACKAGE + "/") else ():
+            name = read[1] or read[2]
+            if name in dict(rows) and name not in not_for_users:
+                line = text.count("\n", 0, read.start()) + 1
+                yield f"{relative}:{line}: {name} may be set in a file; read it by _ops.setting() or _ops.is_on()"
+
+
 def faults_of(root):
     root = pathlib.Path(root)
-    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root), *faults_of_settings(root)]
+    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root), *faults_of_settings(root),
+            *faults_of_readers(root)]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,12 @@ def setting(name):
     return next(value for known, value, _ in _core.settings() if known == name)
 
 
+def is_on(name):
+    """True if the HOROVOD_* setting, a flag, is on. It takes the values that base/settings/config.cpp takes."""
+    value = setting(name).strip().lower()
+    return value in ("true", "on", "yes") or (value.isdigit() and int(value) > 0)
+
+
 class RecentlyUsed(dict):
     """A dict of the recently used entries; `table[key]` is None if the key is not there.
 

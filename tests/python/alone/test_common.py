@@ -9,6 +9,28 @@ import pytest
 from horovod.common import exceptions, process_sets, util
 
 
+WITH_SETTINGS = """
+from horovod import _ops
+from horovod.common import basics, meeting, nccl_version
+hvd = basics.HorovodBasics()
+assert meeting.start_timeout() == 7.5 and nccl_version.nccl_version() == 22809
+hvd.init()
+assert _ops.are_sets_dynamic
+"""
+
+
+def test_files_of_settings_hold_for_a_process_that_horovodrun_did_not_start(tmp_path):
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "libnccl.so.2.28.9").touch()
+    (tmp_path / "horovod/config.yaml").write_text(
+        "settings:\n  HOROVOD_DYNAMIC_PROCESS_SETS: yes\n  HOROVOD_START_TIMEOUT: 7.5\n"
+        f"  HOROVOD_NCCL_LIBRARY: {tmp_path}/libnccl.so.2.28.9\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    done = subprocess.run([sys.executable, "-c", WITH_SETTINGS], env=environment | {"XDG_CONFIG_HOME": str(tmp_path)},
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_split_list():
     assert util.split_list(list(range(10)), 3) == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
     assert util.split_list([1], 3) == [[1], [], []]

@@ -52,7 +52,6 @@ class HorovodBasics:
                                       "communicator of all of their processes, such as MPI.COMM_WORLD")
         if not _core.is_initialized():
             lists = _process_sets._lists_of_ranks(sets, comm) if sets else None
-            dynamic = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "0").lower() in ("1", "true", "yes", "on")
             if is_communicator:
                 begun = _ops.init(*_handle_of(comm), None, lists)
             else:
@@ -60,7 +59,7 @@ class HorovodBasics:
             if begun:
                 HorovodBasics.members = comm if is_communicator else list(comm) if comm else None
                 HorovodBasics.listed_sets = sets
-                _ops.are_sets_dynamic = dynamic
+                _ops.are_sets_dynamic = _ops.is_on("HOROVOD_DYNAMIC_PROCESS_SETS")
                 _process_sets._begin_anew(comm if is_communicator else None)
         _process_sets._init_process_sets(sets)
 

@@ -1,9 +1,8 @@
 """A meeting: the place where ranks find each other if horovodrun does not start them. The ranks, and the program that
 starts them, put values there and get them (hvd_meeting_open in horovod.h). The program itself has no rank."""
 import ctypes
-import os
 
-from horovod import _core
+from horovod import _core, _ops
 
 _VARIABLES = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_SECRET_KEY")
 
@@ -84,8 +83,7 @@ class _Memory:
 
 def start_timeout():
     """Returns how many seconds a start may take (HOROVOD_START_TIMEOUT)."""
-    default = next(row[2] for row in _core.knobs() if row[0] == "HOROVOD_START_TIMEOUT")
-    return float(os.environ.get("HOROVOD_START_TIMEOUT") or default)
+    return float(_ops.setting("HOROVOD_START_TIMEOUT"))
 
 
 def _milliseconds(seconds):

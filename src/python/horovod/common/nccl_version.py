@@ -5,15 +5,17 @@ import os
 import pathlib
 import re
 
+from horovod import _ops
+
 _SYSTEM = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 _OLDEST = 21800
 
 
 def nccl_version() -> int:
     """Returns the version as NCCL writes it (22809 for 2.28.9), or 0 if no NCCL would be used."""
-    if os.environ.get("HOROVOD_NCCL") == "0":
+    if _ops.setting("HOROVOD_NCCL").strip() == "0":
         return 0
-    named = os.environ.get("HOROVOD_NCCL_LIBRARY")
+    named = _ops.setting("HOROVOD_NCCL_LIBRARY").strip()
     version = _of_file(named) if named else _of_process() or _of_loader() or _of_pypi()
     return version if version >= _OLDEST else 0
 

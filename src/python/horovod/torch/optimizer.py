@@ -336,7 +336,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if gradient_views and not is_global:
         raise ValueError("gradient_views: all ranks of the job share that memory; use it with the global process set")
     if gradient_views is None:
-        gradient_views = is_global and _ops.setting("HOROVOD_GRADIENT_VIEWS") == "1"
+        gradient_views = is_global and _ops.is_on("HOROVOD_GRADIENT_VIEWS")
     settings = Settings(compression, op, gradient_predivide_factor, sparse_as_dense, process_set,
                         backward_passes_per_step)
     if isinstance(groups, int):
