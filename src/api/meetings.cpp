@@ -16,6 +16,7 @@
 #include "bootstrap/store/tcp_server.hpp"
 #include "bootstrap/store/visitor.hpp"
 #include "native/posix/files/random.hpp"
+#include "native/posix/files/settings_files.hpp"
 
 using hvd::Config;
 using hvd::Deadline;
@@ -50,7 +51,9 @@ Deadline deadline_of(std::int64_t timeout_ms) {
 
 Result<std::unique_ptr<hvd_meeting>> open(const hvd_meeting_options& options) {
   std::vector<std::string> warnings;  // hvd_init() shows them in the ranks
-  auto config = Config::from(hvd::Environment::of_this_process(), warnings);
+  auto environment = hvd::posix::with_settings_files(hvd::Environment::of_this_process(), warnings);
+  if (!environment) return std::move(environment.error());
+  auto config = Config::from(*environment, warnings);
   if (!config) return std::move(config.error());
   TcpStoreServer::Options store;
   store.job = "meeting-" + hvd::posix::random_hex(8);

@@ -16,6 +16,7 @@
 #include "base/settings/config.hpp"
 #include "base/text/comma_list.hpp"
 #include "base/text/cut_text.hpp"
+#include "native/posix/files/settings_files.hpp"
 #include "native/posix/processes/process.hpp"
 #include "native/posix/processes/signal_catcher.hpp"
 #include "native/posix/processes/signals.hpp"
@@ -70,7 +71,7 @@ Status listen_for_stops(runtime::Runtime& runtime, const Environment& environmen
   watch.load()->add(
       &runtime, runtime.world().rank == Rank{0},
       [raw = &runtime](StopCause cause, const std::string& reason) { raw->request_stop_point(cause, reason); });
-  if (environment.get("HOROVOD_STOP_SIGNALS").value_or("").empty()) return {};
+  if (posix::environment_with_files().get("HOROVOD_STOP_SIGNALS").value_or("").empty()) return {};
   return start_watch() == HVD_OK ? Status() : Status(Error(ErrorCode::system, last_error().text));
 }
 
@@ -104,7 +105,7 @@ hvd_status hvd_shelter_child(int parent) {
   // The environment does not tell of a rank that is alone, but each rank has these threads.
   if (!hvd::posix::has_thread(parent, "hvd-engine") && !hvd::posix::has_thread(parent, "hvd-stop")) return HVD_OK;
   std::vector<std::string> warnings;
-  auto config = hvd::Config::from(hvd::Environment::of_this_process(), warnings);
+  auto config = hvd::Config::from(hvd::posix::environment_with_files(), warnings);
   if (!config) return fail(config.error());
   auto signals = hvd::api::signals_in(config->stop_signals);
   if (!signals) return fail(signals.error());

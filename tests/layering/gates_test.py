@@ -160,13 +160,17 @@ class Gates(unittest.TestCase):
     def test_code_that_reads_a_setting_of_users_without_the_files_is_found(self):
         rows = ('    {"HOROVOD_KNOWN", flag, "0", "…"},\n'
                 '    {"HOROVOD_RANK", count, "", "…", nowhere, ordinary, "the launcher"},\n')
+        config = "  auto config = Config::from(environment, warnings);\n"
         self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/python/horovod/good.py":
-                           'os.environ["HOROVOD_KNOWN"] = "1"\nrank = os.environ["HOROVOD_RANK"]\n'})
+                           'os.environ["HOROVOD_KNOWN"] = "1"\nrank = os.environ["HOROVOD_RANK"]\n',
+                           "src/runtime/x.cpp": f"with_settings_files(Environment::of_this_process(), w);\n{config}"})
         self.assertEqual(names.faults_of(self.root), [])
         for file, line in (("src/python/horovod/x.py", 'os.environ.get("HOROVOD_KNOWN", "0")'),
                            ("src/python/horovod/x.py", 'os.getenv("HOROVOD_KNOWN")'),
                            ("src/python/horovod/x.py", 'os.environ["HOROVOD_KNOWN"] == "1"'),
-                           ("src/python/horovod/x.py", 'if "HOROVOD_KNOWN" in os.environ:')):
+                           ("src/python/horovod/x.py", 'if "HOROVOD_KNOWN" in os.environ:'),
+                           ("src/api/x.cpp", f"Environment environment = Environment::of_this_process();\n{config}"),
+                           ("src/api/x.cpp", "hvd::Config::from(hvd::Environment::of_this_process(), warnings);")):
             self.write({file: f"\n{line}\n"})
             found, = names.faults_of(self.root)
             self.assertIn(f"{file}:2: ", found)

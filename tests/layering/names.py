@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
 name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/settings/config.cpp does not
-know, or that it shows although nothing reads them. Fails, too, on Python that reads a setting of users from the
+know, or that it shows although nothing reads them. Fails, too, on code that reads a setting of users from the
 environment alone, because such code ignores the files of settings.
 
 usage: names.py ROOT
@@ -17,6 +17,9 @@ LONGEST_TEST = 80
 PUBLIC_PACKAGE = "src/python/horovod"
 READ_IN_PYTHON = re.compile(r"""\b(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()["'](\w+)["'](?!\] = )|"""
                             r"""["'](\w+)["'] (?:not )?in os\.environ""")
+ENVIRONMENT_ALONE = re.compile(r"(?: = |Config::from\()(?:hvd::)?Environment::of_this_process\(\)")
+# horovodrun starts these programs as it starts ranks, and has put the values of its files into their environment.
+HAVE_FILES = {"src/launcher/preflight/probe.cpp", "src/launcher/staging/stager.cpp"}
 # Not part of the tree: the outputs of builds, tools and the hosting machine.
 LEFT_ALONE = {"build", "dist", "shared", "__pycache__", "node_modules"}
 
@@ -92,6 +95,13 @@ def faults_of_readers(root):
             if name in dict(rows) and name not in not_for_users:
                 line = text.count("\n", 0, read.start()) + 1
                 yield f"{relative}:{line}: {name} may be set in a file; read it by _ops.setting() or _ops.is_on()"
+        alone = ENVIRONMENT_ALONE.search(text) if path.suffix == ".cpp" and "Config::from(" in text else None
+        if alone and relative not in HAVE_FILES:
+            line = text.count("\n", 0, alone.start()) + 1
+            yield (f"{relative}:{line}: a Config from the environment alone lacks the files of settings; use "
+                   "posix::with_settings_files or posix::environment_with_files")
+        if relative in HAVE_FILES and not alone:
+            yield f"{relative}: needs no place in HAVE_FILES of tests/layering/names.py"
 
 
 def faults_of(root):

@@ -280,7 +280,10 @@ class ALineThroughSrun(unittest.TestCase):
             srun = pathlib.Path(programs, "srun")
             srun.write_text("#!/bin/sh\necho started, $HOROVOD_MAX_REQUEUES\nexec sleep 1000\n", encoding="ascii")
             srun.chmod(stat.S_IRWXU)
-            environment = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", HOROVOD_SHARED_DIR=shared)
+            settings = pathlib.Path(programs, "horovod/config.yaml")
+            settings.parent.mkdir()
+            settings.write_text(f"settings:\n  HOROVOD_SHARED_DIR: {shared}\n", encoding="ascii")
+            environment = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", XDG_CONFIG_HOME=programs)
             line = subprocess.Popen([HOROVODRUN, "--as-line-through-srun", "-", "-", "3", "n1", HOROVODRUN, "-", "5"],
                                     env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                     start_new_session=True)

@@ -22,6 +22,7 @@
 #include "launcher/agent/lost_script.hpp"
 #include "launcher/agent/remote_agent.hpp"
 #include "native/posix/files/random.hpp"
+#include "native/posix/files/settings_files.hpp"
 #include "native/posix/files/text_file.hpp"
 #include "native/posix/machine/host_identity.hpp"
 #include "native/posix/processes/process.hpp"
@@ -151,7 +152,7 @@ using FindWay = Result<Way> (*)(const Environment& environment, const std::strin
 
 int run_line(int count, char** arguments, FindWay find_way) {
   ::signal(SIGPIPE, SIG_IGN);
-  const Environment environment = Environment::of_this_process();
+  const Environment environment = posix::environment_with_files();  // horovodrun gives its files' values to ranks only
   const std::vector<std::string> words(arguments, arguments + count);
   if (words.size() != 7) return complain("a line to an agent was started with other arguments than expected");
   Environment network = environment;

@@ -10,12 +10,18 @@ from horovod.common import exceptions, process_sets, util
 
 
 WITH_SETTINGS = """
+import os, signal
 from horovod import _ops
 from horovod.common import basics, meeting, nccl_version
 hvd = basics.HorovodBasics()
+ports = range(21000, 22000)
+with meeting.Meeting(1) as opened:
+    assert int(opened.place()[1]) in ports, opened.place()
 assert meeting.start_timeout() == 7.5 and nccl_version.nccl_version() == 22809
 hvd.init()
 assert _ops.are_sets_dynamic
+os.kill(os.getpid(), signal.SIGUSR1)
+print("USR1 did not end it")
 """
 
 
@@ -24,11 +30,12 @@ def test_files_of_settings_hold_for_a_process_that_horovodrun_did_not_start(tmp_
     (tmp_path / "libnccl.so.2.28.9").touch()
     (tmp_path / "horovod/config.yaml").write_text(
         "settings:\n  HOROVOD_DYNAMIC_PROCESS_SETS: yes\n  HOROVOD_START_TIMEOUT: 7.5\n"
+        "  HOROVOD_PORT_RANGE: 21000-21999\n  HOROVOD_STOP_SIGNALS: USR1\n"
         f"  HOROVOD_NCCL_LIBRARY: {tmp_path}/libnccl.so.2.28.9\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
     done = subprocess.run([sys.executable, "-c", WITH_SETTINGS], env=environment | {"XDG_CONFIG_HOME": str(tmp_path)},
                           capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "USR1 did not end it" in done.stdout, done
 
 
 def test_split_list():
