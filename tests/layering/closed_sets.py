@@ -42,7 +42,7 @@ def bodies_of_switches(text):
 
 
 PYTHON = "src/python/horovod"
-# (enum of horovod.h, file that names its values, how, the values that it does without and why not)
+# (enum of horovod.h, file that names its values, how (#: a value's number), values that it does without and why not)
 NAMED = (
     *(("hvd_" + enum, "src/python/core/module.cpp", lambda value: rf'\{{"\w+", {value}\}}', ())  # a row of `constants`
       for enum in ("verb", "reduce_op", "dtype")),
@@ -54,8 +54,8 @@ NAMED = (
      ("HVD_UINT32", "HVD_UINT64")),  # as with other Horovods
     ("hvd_dtype", "src/api/horovod.hpp", lambda value: rf"= {value};",
      ("HVD_FLOAT16", "HVD_BFLOAT16")),  # C++20 has no such types
-    ("hvd_device", f"{PYTHON}/tensorflow/_streams.py", lambda value: rf'"{value[4:].lower()}": \d',
-     ("HVD_HOST",)),  # the kind None
+    ("hvd_device", f"{PYTHON}/tensorflow/_streams.py",
+     lambda value: (rf'"{value[4:].lower()}"' if value != "HVD_HOST" else "None") + ": #[,}]", ()),
     ("hvd_entry_type", f"{PYTHON}/checkpoint/tree.py", lambda value: rf"\b{value[10:]}\b", ()),
     ("hvd_entry_type", "src/api/horovod.hpp", lambda value: rf"\b{value}\b", ("HVD_ENTRY_NONE",)),  # Python's alone
     # the C++ header has no results of unknown size but gather()'s, and no training loop that ends early
@@ -90,9 +90,11 @@ def faults_of_constants(root):
         if enum not in enums or not (root / file).is_file():
             continue
         text = (root / file).read_text()
-        for value in re.findall(r"\bHVD_\w+", re.sub(r"/\*.*?\*/", "", enums[enum], flags=re.DOTALL)):
-            if value not in without and not re.search(pattern(value), text):
-                yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here"
+        values = re.sub(r"/\*.*?\*/", "", enums[enum], flags=re.DOTALL)
+        for value, number in re.findall(r"\b(HVD_\w+)(?: = (\d+))?", values):
+            expected = pattern(value).replace("#", number)
+            if value not in without and not re.search(expected, text):
+                yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here; expected {expected}"
 
 
 def faults_of_bindings(root):

@@ -237,6 +237,16 @@ class Gates(unittest.TestCase):
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/horovod/torch/__init__.py: HVD_MIN of hvd_reduce_op", found)
 
+    def test_a_kind_of_device_with_the_number_of_another_is_found(self):
+        header = "typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1, HVD_SYCL = 3 } hvd_device;\n"
+        streams, kinds = "src/python/horovod/tensorflow/_streams.py", '_KINDS = {None: 0, "cuda": 1, "sycl": 3}\n'
+        self.write(GOOD | {"src/api/horovod.h": header, streams: kinds})
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        for number, kind in ((0, "HOST"), (1, "CUDA"), (3, "SYCL")):
+            self.write({streams: kinds.replace(str(number), "2")})
+            found, = closed_sets.faults_of(self.root)
+            self.assertIn(f"{streams}: HVD_{kind} of hvd_device", found)
+
     def test_a_binding_that_a_list_of_frameworks_lacks_is_found(self):
         whole = {"src/python/horovod/jax/mpi_ops.py": "", "src/python/horovod/common/util.py": 'EXTENSIONS = ("jax", "x")',
                  "src/launcher/options/check_build.cpp": """for m in ('jax', 'x') item(python.has("jax"), "JAX")""",
