@@ -271,6 +271,12 @@ class Gates(unittest.TestCase):
             found, = closed_sets.faults_of(self.root)
             self.assertIn(fault, found)
 
+    def test_a_library_without_a_row_of_symbols_is_found(self):
+        self.assertEqual(list(symbols.faults_of_rows()), [])
+        symbols.SYMBOLS_OF["native/ofi"] = "fi_"
+        self.addCleanup(symbols.SYMBOLS_OF.pop, "native/ofi")
+        self.assertIn("native/ofi needs a row both", *symbols.faults_of_rows())
+
     def test_a_library_whose_headers_nobody_confines_is_found(self):
         self.assert_one_fault("src/native/ofi/domain.hpp", "#include <rdma/fabric.h>\n", "need a row in HEADERS_OF")
 
