@@ -32,6 +32,36 @@ def test_allreduce(hvd, run, rank, size):
     assert np.allclose(found, 0.5 * size)
 
 
+def values_of(rank):
+    """Distinct numbers, numbers of which several ranks have the same, and zeros on all, two, one and no ranks."""
+    drawn = np.random.default_rng(17 + rank).normal(size=(5, 8))
+    drawn[1] = drawn[1].round() + 0.0
+    drawn[2] = 0
+    drawn[3] *= rank != 0
+    drawn[4] *= rank > 1
+    return drawn
+
+
+@pytest.mark.parametrize("prescale,postscale", [(1.0, 1.0), (0.5, -2.0)], ids=str)
+@pytest.mark.parametrize("name", ["Min", "Max", "Product"])
+def test_gradients_by_values_are_those_of_one_process(hvd, run, rank, size, name, prescale, postscale):
+    def reduce_all(stacked):
+        if name == "Product":
+            return tf.reduce_prod(stacked, 0)
+        return (tf.reduce_min if name == "Min" else tf.reduce_max)(stacked, 0)
+
+    stacked = tf.constant([values_of(other) for other in range(size)])
+    with tf.GradientTape() as tape:
+        tape.watch(stacked)
+        loss = tf.reduce_sum(reduce_all(stacked * prescale) * postscale) * (size * (size + 1) / 2)
+    expected = tape.gradient(loss, stacked)[rank]
+    how = {"op": getattr(hvd, name), "prescale_factor": prescale, "postscale_factor": postscale}
+    found = gradient(run, lambda x: hvd.allreduce(x, **how), values_of(rank), rank + 1.0)
+    assert np.allclose(found, expected)
+    found = gradient(run, lambda x: sum(hvd.grouped_allreduce([x, x], **how)), values_of(rank), rank + 1.0)
+    assert np.allclose(found, 2 * expected)
+
+
 def test_a_reduce_operation_whose_gradient_is_not_known_is_refused():
     attributes = {"reduce_op": 6, "prescale_factor": 1.0, "postscale_factor": 1.0, "process_set_id": 0}
     operation = types.SimpleNamespace(type="HorovodAllreduce", get_attr=attributes.get)

@@ -195,14 +195,46 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
+def _gradients_by_values(operation, grads, op, prescale_factor, postscale_factor, process_set):
+    """Returns the gradients of this rank's tensors through Min, Max or Product, as if one process held all tensors.
+
+    Min and Max: the ranks that hold the extremum get equal shares of the result's gradient. Product: the result's
+    gradient is multiplied by the product of all other ranks' tensors.
+    """
+    def over_ranks(x, op):
+        return _allreduce(x, op=op, process_set=process_set)
+
+    for grad, tensor, result in zip(grads, operation.inputs, operation.outputs):
+        scaled = tensor * tf.cast(prescale_factor, tensor.dtype)
+        if op == Product:
+            is_zero = tf.equal(scaled, 0)
+            zeros = over_ranks(tf.cast(is_zero, tf.int32), Sum)
+            without_zeros = tf.where(is_zero, tf.ones_like(scaled), scaled)
+            # If this rank has the only zero, its share is the product of the others. If another rank has a zero, its
+            # share is 0.
+            share = tf.where(tf.equal(zeros, tf.cast(is_zero, tf.int32)),
+                             over_ranks(without_zeros, Product) / without_zeros, tf.zeros_like(scaled))
+        else:
+            extremum = result if prescale_factor == postscale_factor == 1.0 else over_ranks(scaled, op)
+            holds = tf.cast(tf.equal(scaled, extremum), tf.int32)
+            share = tf.cast(holds / over_ranks(holds, Sum), tensor.dtype)
+        yield over_ranks(_dense(grad), Sum) * share * tf.cast(prescale_factor * postscale_factor, tensor.dtype)
+
+
 @tf.RegisterGradient("HorovodAllreduce")
 def _gradient_of_allreduce(op, grad):
-    return _allreduce(_dense(grad), **_reduction_of(op))
+    how = _reduction_of(op)
+    if how["op"] in (Min, Max, Product):
+        return next(_gradients_by_values(op, [grad], **how))
+    return _allreduce(_dense(grad), **how)
 
 
 @tf.RegisterGradient("HorovodGroupedAllreduce")
 def _gradient_of_grouped_allreduce(op, *grads):
-    return _grouped_allreduce([_dense(grad) for grad in grads], **_reduction_of(op))
+    how = _reduction_of(op)
+    if how["op"] in (Min, Max, Product):
+        return list(_gradients_by_values(op, grads, **how))
+    return _grouped_allreduce([_dense(grad) for grad in grads], **how)
 
 
 def _own_rows(reduced, rows, process_set):
