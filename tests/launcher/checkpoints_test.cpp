@@ -88,6 +88,14 @@ TEST_F(CheckpointCommand, finds_no_difference_between_numbers_that_are_the_same_
   EXPECT_EQ(run("diff", {"a.h5", "b.h5"}), "/loss: number nan and number 0.5\n1");
 }
 
+TEST_F(CheckpointCommand, tells_of_a_nan_that_numbers_follow) {
+  const float losses[][3] = {{1, 0, 0}, {1, std::numeric_limits<float>::quiet_NaN(), 3}};
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(write(i == 0 ? "a.h5" : "b.h5", {{"/", "", checkpoint::Group{}},
+                                                 {"/loss", "", checkpoint::Tensor{"float32", {3}, losses[i], ""}}}));
+  EXPECT_EQ(run("diff", {"a.h5", "b.h5"}), "/loss: 2 of 3 elements differ, at most by nan\n1");
+}
+
 TEST_F(CheckpointCommand, exports_a_model_as_safetensors) {
   floats_.resize(8);
   checkpoint::State state = {{"/", "", checkpoint::Group{}},

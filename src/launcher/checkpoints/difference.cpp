@@ -75,7 +75,8 @@ Result<std::string> difference_of_tensors(const Reader& left, const Reader& righ
     auto a = element_at(one, i, tensor.dtype);
     auto b = element_at(other, i, tensor.dtype);
     has_size = has_size && a && b;
-    if (has_size && !(std::abs(*a - *b) <= largest)) largest = std::abs(*a - *b);
+    // A NaN, such as that of an element that is NaN in one checkpoint alone, is kept.
+    if (has_size && !std::isnan(largest) && !(std::abs(*a - *b) <= largest)) largest = std::abs(*a - *b);
   }
   std::string text = std::to_string(count) + " of " + std::to_string(size / width) + " elements differ";
   return has_size ? text + ", at most by " + number(largest) : text;
