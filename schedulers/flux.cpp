@@ -90,7 +90,7 @@ class Flux final : public Scheduler {
                    .job_variable = "FLUX_JOB_ID",
                    .prefixes = {"FLUX_"},
                    .place = Place::inside_others,
-                   .output_files = "flux-*.out",
+                   .output_files = {"flux-*.out"},
                    .remote_starter = {}}) {}  // `flux run` starts the ranks
 
   std::optional<std::string> detected(const Environment& environment) const override {

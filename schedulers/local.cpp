@@ -12,7 +12,7 @@ class Local final : public Scheduler {
                    .job_variable = nullptr,
                    .prefixes = {},
                    .place = Place::without_others,
-                   .output_files = nullptr,
+                   .output_files = {},
                    .remote_starter = {}}) {}
 
   std::optional<std::string> detected(const Environment&) const override { return "no scheduler's variables are set"; }

@@ -99,7 +99,7 @@ class Lsf final : public Scheduler {
                    .job_variable = "LSB_JOBID",
                    .prefixes = {"LSB_", "LSF_", "LS_", "CSM_"},
                    .place = Place::equal,
-                   .output_files = nullptr,
+                   .output_files = {},
                    .remote_starter = {"blaunch"}}) {}
 
   std::string job(const Environment& environment) const override {

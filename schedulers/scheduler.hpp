@@ -67,8 +67,8 @@ struct Traits {
   const char* job_variable;                // set inside each job; null if there is none
   std::vector<std::string_view> prefixes;  // with which all variables begin that are read here
   Place place;
-  const char* output_files;  // names of the files with the output of jobs, as a pattern of fnmatch
-                             // with FNM_EXTMATCH; null if only the user chooses them
+  std::vector<const char*> output_files;  // names of the files with the output of jobs, as patterns of fnmatch; none if
+                                          // only the user chooses them
   // The command that starts a process on another host of the job, up to the host's name; empty if there is none, and
   // then horovodrun takes ssh. launcher/targets/remote_starters.cpp has those that do not carry messages.
   std::vector<std::string> remote_starter;

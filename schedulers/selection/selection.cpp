@@ -78,8 +78,10 @@ std::vector<std::string_view> prefixes_of_all() {
 
 std::vector<const char*> output_files_of_all() {
   std::vector<const char*> all;
-  for (const Maker& maker : registry())
-    if (const char* pattern = maker.make()->traits().output_files) all.push_back(pattern);
+  for (const Maker& maker : registry()) {
+    const auto scheduler = maker.make();
+    for (const char* pattern : scheduler->traits().output_files) all.push_back(pattern);
+  }
   return all;
 }
 

@@ -56,11 +56,11 @@ class Support(unittest.TestCase):
             self.assertNotIn("-42", text, name)
 
     def test_newest_output_of_a_batch_job_is_in_it(self):
-        names = ("slurm-7_3.out", "train.o12", "train.e12", "flux-f3ET.out", "none.out", "x.e10.pt")
+        names = ("slurm-7_3.out", "train.o12", "train.e12", "train.o12.3", "flux-f3ET.out", "none.out", "x.e10.pt")
         for number, name in enumerate(names):
             (self.folder / name).write_text(f"words in {name}", encoding="utf-8")
             os.utime(self.folder / name, (1000 + number, 1000 + number))
-        for name in reversed(names[:4]):
+        for name in reversed(names[:5]):
             _, files = self.pack("--support-bundle=bundle.tar.gz", "-np", "1")
             self.assertEqual({file: text for file, text in files.items() if file.startswith("log/")},
                              {"log/" + name: f"words in {name}"})

@@ -68,8 +68,8 @@ void add_log_of_batch_system(std::vector<BundleFile>& files) {
   const std::vector<const char*> patterns = schedulers::output_files_of_all();
   for (const std::string& name : posix::names_in(".")) {
     struct stat found {};
-    const bool is_output = std::ranges::any_of(
-        patterns, [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), FNM_EXTMATCH) == 0; });
+    const bool is_output =
+        std::ranges::any_of(patterns, [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; });
     if (!is_output || ::stat(name.c_str(), &found) != 0 || found.st_mtime < when) continue;
     newest = name;
     when = found.st_mtime;
