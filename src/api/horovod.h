@@ -607,7 +607,8 @@ HVD_API void hvd_visit_knobs(void (*visit)(void* context, const char* name, cons
                                            const char* meaning),
                              void* context);
 /* Calls visit once per setting: its name, its value in this process, and where that comes from: "default",
- * "environment", or a file of the site or of the user and the line. Fails if such a file is faulty. */
+ * "environment", or a file of the site or of the user and the line. A flag's value is 0 or 1, whatever word set it.
+ * Fails if such a file is faulty. */
 HVD_API hvd_status hvd_visit_settings(void (*visit)(void* context, const char* name, const char* value,
                                                     const char* origin),
                                       void* context);

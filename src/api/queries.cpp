@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "api/answer.hpp"
@@ -139,8 +140,13 @@ int64_t hvd_counter(hvd_runtime* runtime, const char* name) {
 hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, const char*), void* context) {
   auto settings = hvd::runtime::settings_of_this_process();
   if (!settings) return fail(settings.error());
-  for (const hvd::Setting& setting : *settings)
+  for (hvd::Setting& setting : *settings) {
+    for (const char* flag : {"0", "1"})
+      if (hvd::knob_of(setting.name)->kind == std::string_view("flag") &&
+          hvd::means_the_same(setting.name, setting.value, flag))
+        setting.value = flag;
     visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
+  }
   return HVD_OK;
 }
 void hvd_visit_knobs(void (*visit)(void*, const char*, const char*, const char*, const char*), void* context) {

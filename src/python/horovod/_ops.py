@@ -25,14 +25,14 @@ is_forked = False  # this process was forked from one that may be a rank
 
 
 def setting(name):
-    """The value of a HOROVOD_* setting: the environment's, else that of a file of the user or the site."""
+    """The value of a HOROVOD_* setting: the environment's, else that of a file of the user or the site. A flag's is 0
+    or 1."""
     return next(value for known, value, _ in _core.settings() if known == name)
 
 
 def is_on(name):
-    """True if the HOROVOD_* setting, a flag, is on. It takes the values that base/settings/config.cpp takes."""
-    value = setting(name).strip().lower()
-    return value in ("true", "on", "yes") or (value.isdigit() and int(value) > 0)
+    """True if the HOROVOD_* setting, a flag, is on."""
+    return setting(name) == "1"
 
 
 class RecentlyUsed(dict):

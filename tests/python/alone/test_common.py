@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from horovod import _ops
 from horovod.common import exceptions, process_sets, util
 
 
@@ -36,6 +37,13 @@ def test_files_of_settings_hold_for_a_process_that_horovodrun_did_not_start(tmp_
     done = subprocess.run([sys.executable, "-c", WITH_SETTINGS], env=environment | {"XDG_CONFIG_HOME": str(tmp_path)},
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "USR1 did not end it" in done.stdout, done
+
+
+def test_a_flag_is_on_in_python_as_in_c(monkeypatch):
+    on, off = ("1", "+1", "7", " yes ", "On", "TRUE"), ("0", "-1", "no", "Off", "false", "")
+    for word in on + off:
+        monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", word)
+        assert _ops.is_on("HOROVOD_DYNAMIC_PROCESS_SETS") == (word in on), word
 
 
 def test_split_list():
