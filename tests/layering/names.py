@@ -15,6 +15,8 @@ EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "misc", "manager"
 LONGEST_TEST = 80
 # The public package has Horovod's layout, because scripts import horovod.common and other generic names.
 PUBLIC_PACKAGE = "src/python/horovod"
+TABLE = "src/base/settings/config.cpp"
+ROW = re.compile(r'^    \{"(HOROVOD_\w+)",(.*?)\},$', re.MULTILINE | re.DOTALL)
 READ_IN_PYTHON = re.compile(r"""\b(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()["'](\w+)["'](?!\] = )|"""
                             r"""["'](\w+)["'] (?:not )?in os\.environ""")
 ENVIRONMENT_ALONE = re.compile(r"(?: = |Config::from\()(?:hvd::)?Environment::of_this_process\(\)")
@@ -52,62 +54,54 @@ def faults_of_tests(root):
                     yield f"{path.relative_to(root)}: {test}: a test's name has at most {LONGEST_TEST} characters"
 
 
-def faults_of_variables(root):
-    table = root / "src/base/settings/config.cpp"
-    known = set(re.findall(r'^\s*\{"(HOROVOD_\w+)"', table.read_text(), re.MULTILINE)) if table.exists() else set()
-    for path in files_below(root / "src"):
-        if path.is_file() and path.suffix in {".cpp", ".hpp", ".py"} and path != table:
-            text = path.read_text(errors="replace")
+def line_of(text, match):
+    return text.count("\n", 0, match.start()) + 1
+
+
+def faults_of_variables(rows, sources):
+    for file, text in sources.items():
+        if file.startswith("src/") and file.endswith((".cpp", ".hpp", ".py")) and file != TABLE:
             for match in re.finditer(r"""["'](HOROVOD_[A-Z0-9_]+)["'=]""", text):
-                if match.group(1) not in known:
-                    line = text.count("\n", 0, match.start()) + 1
-                    at = f"{path.relative_to(root)}:{line}"
-                    yield f"{at}: {match.group(1)} has no row in src/base/settings/config.cpp"
+                if match.group(1) not in rows:
+                    yield f"{file}:{line_of(text, match)}: {match.group(1)} has no row in {TABLE}"
 
 
-def faults_of_settings(root):
-    table = root / "src/base/settings/config.cpp"
-    row = re.compile(r'^    \{"(HOROVOD_\w+)",(.*?)\},$', re.MULTILINE | re.DOTALL)
-    text = table.read_text() if table.exists() else ""
-    readers = [row.sub("", text), *(path.read_text(errors="replace") for top in ("src", "schedulers", "modules")
-                                    for path in (files_below(root / top) if (root / top).is_dir() else ())
-                                    if path.is_file() and path.parent != table.parent)]
-    words = set(re.findall(r"\w+", "\n".join(readers)))
-    read = set(re.findall(r"(?:\.|->)(\w+)", "\n".join(readers)))
-    for name, rest in row.findall(text):
+def faults_of_settings(rows, sources):
+    readers = "\n".join(ROW.sub("", text) if file == TABLE else text for file, text in sources.items()
+                        if file == TABLE or file.rpartition("/")[0] != TABLE.rpartition("/")[0])
+    words, read = set(re.findall(r"\w+", readers)), set(re.findall(r"(?:\.|->)(\w+)", readers))
+    for name, rest in rows.items():
         member = re.search(r"&Config::(\w+)", rest)
         is_read = member.group(1) in read if member else name in words
         if not is_read and not re.search(r"\b(missed|unheard|idle)\b", rest):
-            found = member.group() if member else name
-            yield f"src/base/settings/config.cpp: nothing reads {found}, though users may set it"
+            yield f"{TABLE}: nothing reads {member.group() if member else name}, though users may set it"
 
 
-def faults_of_readers(root):
+def faults_of_readers(rows, sources):
     """A file of settings holds for ranks that horovodrun did not start only if their code asks for it."""
-    table = root / "src/base/settings/config.cpp"
-    rows = re.findall(r'^    \{"(HOROVOD_\w+)",(.*?)\},$', table.read_text() if table.exists() else "", re.M | re.S)
-    not_for_users = {name for name, rest in rows if re.search(r'\b(?:ordinary|equal),\s*"[^"]+"$', rest)}
-    for path in files_below(root / "src"):
-        relative = path.relative_to(root).as_posix()
-        text = path.read_text(errors="replace") if path.is_file() else ""
-        for read in READ_IN_PYTHON.finditer(text) if relative.startswith(PUBLIC_PACKAGE + "/") else ():
+    not_for_users = {name for name, rest in rows.items() if re.search(r'\b(?:ordinary|equal),\s*"[^"]+"$', rest)}
+    for file, text in sources.items():
+        for read in READ_IN_PYTHON.finditer(text) if file.startswith(PUBLIC_PACKAGE + "/") else ():
             name = read[1] or read[2]
-            if name in dict(rows) and name not in not_for_users:
-                line = text.count("\n", 0, read.start()) + 1
-                yield f"{relative}:{line}: {name} may be set in a file; read it by _ops.setting() or _ops.is_on()"
-        alone = ENVIRONMENT_ALONE.search(text) if path.suffix == ".cpp" and "Config::from(" in text else None
-        if alone and relative not in HAVE_FILES:
-            line = text.count("\n", 0, alone.start()) + 1
-            yield (f"{relative}:{line}: a Config from the environment alone lacks the files of settings; use "
-                   "posix::with_settings_files or posix::environment_with_files")
-        if relative in HAVE_FILES and not alone:
-            yield f"{relative}: needs no place in HAVE_FILES of tests/layering/names.py"
+            if name in rows and name not in not_for_users:
+                yield (f"{file}:{line_of(text, read)}: {name} may be set in a file; read it by _ops.setting() or "
+                       "_ops.is_on()")
+        alone = ENVIRONMENT_ALONE.search(text) if file.endswith(".cpp") and "Config::from(" in text else None
+        if alone and file not in HAVE_FILES:
+            yield (f"{file}:{line_of(text, alone)}: a Config from the environment alone lacks the files of settings; "
+                   "use posix::with_settings_files or posix::environment_with_files")
+        if file in HAVE_FILES and not alone:
+            yield f"{file}: needs no place in HAVE_FILES of tests/layering/names.py"
 
 
 def faults_of(root):
     root = pathlib.Path(root)
-    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(root), *faults_of_settings(root),
-            *faults_of_readers(root)]
+    sources = {path.relative_to(root).as_posix(): path.read_text(errors="replace")
+               for top in ("src", "schedulers", "modules") if (root / top).is_dir()
+               for path in files_below(root / top) if path.is_file()}
+    rows = dict(ROW.findall(sources.get(TABLE, "")))
+    return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(rows, sources),
+            *faults_of_settings(rows, sources), *faults_of_readers(rows, sources)]
 
 
 if __name__ == "__main__":
