@@ -99,6 +99,7 @@ using ComputeAsync = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCa
   FUNCTION(TF_Tensor*, AllocateOutput,                                                                            \
            (TF_OpKernelContext*, int, int, const std::int64_t*, int, std::size_t, TF_Status*))                    \
   FUNCTION(void, OpKernelConstruction_Failure, (TF_OpKernelConstruction*, TF_Status*))                            \
+  FUNCTION(bool, OpKernelConstruction_HasAttr, (TF_OpKernelConstruction*, const char*, TF_Status*))               \
   FUNCTION(void, OpKernelConstruction_GetAttrSize,                                                                \
            (TF_OpKernelConstruction*, const char*, std::int32_t*, std::int32_t*, TF_Status*))                     \
   FUNCTION(void, OpKernelConstruction_GetAttrInt32,                                                               \

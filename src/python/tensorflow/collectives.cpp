@@ -23,6 +23,11 @@ std::string text_attribute(TF_OpKernelConstruction* construction, const char* na
   return text;
 }
 
+// True if the definition of the operation lists the attribute.
+bool has_attribute(TF_OpKernelConstruction* construction, const char* name, const Status& status) {
+  return status.ok() && tf.OpKernelConstruction_HasAttr(construction, name, status.get());
+}
+
 int number_attribute(TF_OpKernelConstruction* construction, const char* name, const Status& status) {
   std::int32_t number = 0;
   if (status.ok()) tf.OpKernelConstruction_GetAttrInt32(construction, name, &number, status.get());
@@ -43,12 +48,13 @@ void* create(TF_OpKernelConstruction* construction) {
   node->is_group = is_group;
   node->name = text_attribute(construction, "tensor_name", status);
   node->process_set = number_attribute(construction, "process_set_id", status);
-  if constexpr (verb == HVD_ALLREDUCE || verb == HVD_REDUCESCATTER) {
+  if (has_attribute(construction, "reduce_op", status)) {
     node->what.reduce_op = static_cast<hvd_reduce_op>(number_attribute(construction, "reduce_op", status));
     node->what.prescale = factor_attribute(construction, "prescale_factor", status);
     node->what.postscale = factor_attribute(construction, "postscale_factor", status);
   }
-  if constexpr (verb == HVD_BROADCAST) node->what.root_rank = number_attribute(construction, "root_rank", status);
+  if (has_attribute(construction, "root_rank", status))
+    node->what.root_rank = number_attribute(construction, "root_rank", status);
   if (!status.ok()) {
     tf.OpKernelConstruction_Failure(construction, status.get());
     return nullptr;
