@@ -100,7 +100,7 @@ class Lsf final : public Scheduler {
                    .prefixes = {"LSB_", "LSF_", "LS_", "CSM_"},
                    .place = Place::equal,
                    .output_files = {},
-                   .remote_starter = {"blaunch"}}) {}
+                   .remote_starter = {{"blaunch"}, Messages::by_command}}) {}
 
   std::string job(const Environment& environment) const override {
     std::string number = environment.get("LSB_JOBID").value_or("");

@@ -83,7 +83,7 @@ class Pbs final : public Scheduler {
                    .prefixes = {"PBS_"},
                    .place = Place::equal,
                    .output_files = {"*.[oe][0-9]", "*.[oe][0-9]*[0-9]"},
-                   .remote_starter = {"pbsdsh"}}) {}
+                   .remote_starter = {{"pbsdsh"}, Messages::by_pbsdsh_line}}) {}
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;

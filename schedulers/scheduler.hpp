@@ -61,6 +61,19 @@ enum class Place {
   without_others,  // the machine itself, which counts if there is no scheduler
 };
 
+// What carries messages between horovodrun and an agent that a remote starter has started.
+enum class Messages {
+  by_command,      // its own standard input and output, as with ssh
+  by_pbsdsh_line,  // these do not; a process of horovodrun does (launcher/agent/called_agent.hpp)
+  by_srun_line,
+};
+
+// A command that starts a process on another host of the job.
+struct RemoteStarter {
+  std::vector<std::string> words;  // up to the host's name; empty if there is none, and then horovodrun takes ssh
+  Messages messages;
+};
+
 // What is fixed of a scheduler. No member has a value of its own, so the compiler names each one that is left out.
 struct Traits {
   const char* name;                        // for people: "Slurm"
@@ -69,9 +82,7 @@ struct Traits {
   Place place;
   std::vector<const char*> output_files;  // names of the files with the output of jobs, as patterns of fnmatch; none if
                                           // only the user chooses them
-  // The command that starts a process on another host of the job, up to the host's name; empty if there is none, and
-  // then horovodrun takes ssh. launcher/targets/remote_starters.cpp has those that do not carry messages.
-  std::vector<std::string> remote_starter;
+  RemoteStarter remote_starter;
 };
 
 class Scheduler {

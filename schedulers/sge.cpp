@@ -42,7 +42,7 @@ class GridEngine final : public Scheduler {
                    .prefixes = {"SGE_", "PE_", "JOB_", "NSLOTS", "NHOSTS"},
                    .place = Place::equal,
                    .output_files = {"*.[oe][0-9]", "*.[oe][0-9]*[0-9]"},
-                   .remote_starter = {"qrsh", "-inherit", "-noshell"}}) {}
+                   .remote_starter = {{"qrsh", "-inherit", "-noshell"}, Messages::by_command}}) {}
 
   std::optional<std::string> detected(const Environment& environment) const override {
     auto job = environment.get("JOB_ID");

@@ -81,7 +81,7 @@ class Slurm final : public Scheduler {
                    .prefixes = {"SLURM_", "SLURMD_"},
                    .place = Place::before_equals,
                    .output_files = {"slurm-*.out"},
-                   .remote_starter = {"srun"}}) {}
+                   .remote_starter = {{"srun"}, Messages::by_srun_line}}) {}
 
   std::string job(const Environment& environment) const override { return job_of_slurm(environment); }
 
