@@ -99,7 +99,7 @@ class Lsf final : public Scheduler {
                    .job_variable = "LSB_JOBID",
                    .prefixes = {"LSB_", "LSF_", "LS_", "CSM_"},
                    .place = Place::equal,
-                   .output_files = {},
+                   .output_files = {"*.[0-9]*[0-9].out", "*.[0-9]*[0-9].err"},
                    .remote_starter = {{"blaunch"}, Messages::by_command}}) {}
 
   std::string job(const Environment& environment) const override {

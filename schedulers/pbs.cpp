@@ -82,7 +82,7 @@ class Pbs final : public Scheduler {
                    .job_variable = "PBS_JOBID",
                    .prefixes = {"PBS_"},
                    .place = Place::equal,
-                   .output_files = {"*.[oe][0-9]", "*.[oe][0-9]*[0-9]"},
+                   .output_files = {"*.o[0-9]", "*.e[0-9]", "*.o[0-9]*[0-9]", "*.e[0-9]*[0-9]"},
                    .remote_starter = {{"pbsdsh"}, Messages::by_pbsdsh_line}}) {}
 
   Result<Allocation> allocation(const Sources& sources) const override {

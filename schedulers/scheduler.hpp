@@ -80,8 +80,9 @@ struct Traits {
   const char* job_variable;                // set inside each job; null if there is none
   std::vector<std::string_view> prefixes;  // with which all variables begin that are read here
   Place place;
-  std::vector<const char*> output_files;  // names of the files with the output of jobs, as patterns of fnmatch; none if
-                                          // only the user chooses them
+  // Patterns of fnmatch for the files with the output of jobs, also of jobs with a script by horovodrun --jobscript:
+  // one for each file that a job may have. None if only the user chooses the names.
+  std::vector<const char*> output_files;
   RemoteStarter remote_starter;
 };
 

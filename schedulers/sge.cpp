@@ -41,7 +41,7 @@ class GridEngine final : public Scheduler {
                    .job_variable = "JOB_ID",
                    .prefixes = {"SGE_", "PE_", "JOB_", "NSLOTS", "NHOSTS"},
                    .place = Place::equal,
-                   .output_files = {"*.[oe][0-9]", "*.[oe][0-9]*[0-9]"},
+                   .output_files = {"*.o[0-9]", "*.e[0-9]", "*.o[0-9]*[0-9]", "*.e[0-9]*[0-9]"},
                    .remote_starter = {{"qrsh", "-inherit", "-noshell"}, Messages::by_command}}) {}
 
   std::optional<std::string> detected(const Environment& environment) const override {

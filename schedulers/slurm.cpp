@@ -80,7 +80,7 @@ class Slurm final : public Scheduler {
                    .job_variable = "SLURM_JOB_ID",
                    .prefixes = {"SLURM_", "SLURMD_"},
                    .place = Place::before_equals,
-                   .output_files = {"slurm-*.out"},
+                   .output_files = {"slurm-*.out", "*-[0-9]*[0-9].out"},
                    .remote_starter = {{"srun"}, Messages::by_srun_line}}) {}
 
   std::string job(const Environment& environment) const override { return job_of_slurm(environment); }

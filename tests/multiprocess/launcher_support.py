@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import tarfile
 import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOROVODRUN = pathlib.Path(os.environ["HOROVODRUN"]).resolve()
 SECRETS = {"HOROVOD_SECRET_KEY": "of-the-job-42", "WANDB_API_KEY": "of-a-service-42", "DB_PASSWORD": "of-a-base-42",
            "GITHUB_TOKEN": "of-a-forge-42", "HOROVOD_LOCAL_STORE_SECRET": "of-a-store-42"}
@@ -38,6 +40,10 @@ class Support(unittest.TestCase):
                      for member in tar if member.isfile()}
         return done, files
 
+    def logs(self):
+        _, files = self.pack("--support-bundle=bundle.tar.gz", "-np", "1")
+        return {name.removeprefix("log/"): text for name, text in files.items() if name.startswith("log/")}
+
     def test_everything_is_in_it_but_no_secret(self):
         site = self.folder / "site.yaml"
         site.write_text("contact: hpc@example.org\nsettings:\n  HOROVOD_START_TIMEOUT: 60\n", encoding="utf-8")
@@ -56,15 +62,33 @@ class Support(unittest.TestCase):
             self.assertNotIn("-42", text, name)
 
     def test_newest_output_of_a_batch_job_is_in_it(self):
-        names = ("slurm-7_3.out", "train.o12", "train.e12", "train.o12.3", "flux-f3ET.out", "none.out", "x.e10.pt")
+        names = ("slurm-6_3.out", "train.o12", "slurm-7_3.out", "train.e12", "train.o12.3", "flux-f3ET.out", "none.out",
+                 "x.e10.pt")
         for number, name in enumerate(names):
             (self.folder / name).write_text(f"words in {name}", encoding="utf-8")
             os.utime(self.folder / name, (1000 + number, 1000 + number))
-        for name in reversed(names[:5]):
-            _, files = self.pack("--support-bundle=bundle.tar.gz", "-np", "1")
-            self.assertEqual({file: text for file, text in files.items() if file.startswith("log/")},
-                             {"log/" + name: f"words in {name}"})
+        self.assertEqual(self.logs(), {name: f"words in {name}" for name in names[2:6]})
+        (self.folder / "train.o12.3").unlink()
+        self.assertIn("train.o12", self.logs())
+
+    def test_output_of_our_own_job_scripts_is_in_it(self):
+        outputs = set()
+        for script in (ROOT / "jobscripts/examples").glob("*.sh"):
+            text = script.read_text(encoding="utf-8")
+            names = re.findall(r"^#(?:SBATCH --(?:output|error)=|BSUB -[oe] |PBS -[oe] )(\S+)", text, re.MULTILINE)
+            names = [name.replace("%x", "train").replace("%j", "17").replace("%J", "17") for name in names]
+            if "#PBS -j oe" in text and not names:
+                names = ["train.o17"]  # the default of PBS
+            self.assertTrue(names and not any("%" in name for name in names), script)
+            outputs.update(names)
+        for name in outputs:
+            (self.folder / name).write_text(name, encoding="utf-8")
+            self.assertIn(name, self.logs(), "Traits::output_files of the scheduler lack it")
             (self.folder / name).unlink()
+        # Of a script of LSF, the errors are in a file of their own.
+        for name in ("train.17.out", "train.17.err"):
+            (self.folder / name).write_text(name, encoding="utf-8")
+        self.assertEqual(set(self.logs()), {"train.17.out", "train.17.err"})
 
     def test_job_that_cannot_be_planned_is_packed_with_the_reason(self):
         done, files = self.pack("--support-bundle", "--gloo", "-np", "2000")

@@ -6,13 +6,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "launcher/options/secrets.hpp"
 #include "native/posix/files/file_descriptor.hpp"
@@ -61,20 +61,22 @@ void add_output_of_ranks(std::vector<BundleFile>& files, const std::string& fold
         files.push_back({"log/" + rank + "." + stream, std::move(text)});
 }
 
-// Adds the newest log of a batch system in the working directory.
-void add_log_of_batch_system(std::vector<BundleFile>& files) {
-  std::string newest;
-  time_t when = 0;
-  const std::vector<const char*> patterns = schedulers::output_files_of_all();
-  for (const std::string& name : posix::names_in(".")) {
-    struct stat found {};
-    const bool is_output =
-        std::ranges::any_of(patterns, [&](const char* pattern) { return ::fnmatch(pattern, name.c_str(), 0) == 0; });
-    if (!is_output || ::stat(name.c_str(), &found) != 0 || found.st_mtime < when) continue;
-    newest = name;
-    when = found.st_mtime;
+// Adds the newest logs of batch systems in the working directory: one of each kind.
+void add_logs_of_batch_systems(std::vector<BundleFile>& files) {
+  std::set<std::string> logs;
+  for (const char* pattern : schedulers::output_files_of_all()) {
+    std::string newest;
+    time_t when = 0;
+    for (const std::string& name : posix::names_in(".")) {
+      struct stat found {};
+      if (::fnmatch(pattern, name.c_str(), 0) != 0 || ::stat(name.c_str(), &found) != 0) continue;
+      if (found.st_mtime < when) continue;
+      newest = name;
+      when = found.st_mtime;
+    }
+    if (!newest.empty()) logs.insert(newest);
   }
-  if (!newest.empty()) files.push_back({"log/" + newest, tail_of(newest)});
+  for (const std::string& name : logs) files.push_back({"log/" + name, tail_of(name)});
 }
 
 std::string name_of_bundle() {
@@ -126,7 +128,7 @@ std::vector<BundleFile> facts_of_this_machine(const Flags& flags, const Layers& 
   if (layers.files.site) files.push_back({"site.yaml", tail_of(layers.files.site->path)});
   if (layers.files.user) files.push_back({"user.yaml", tail_of(layers.files.user->path)});
   if (flags.has("output_filename")) add_output_of_ranks(files, flags.get("output_filename"));
-  else add_log_of_batch_system(files);
+  else add_logs_of_batch_systems(files);
   return files;
 }
 

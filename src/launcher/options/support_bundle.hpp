@@ -18,7 +18,7 @@ struct BundleFile {
 std::string map_of_ranks(const std::vector<Placement>& placements);
 
 // Collects facts about this machine: the system, limits, variables, the files of settings, and the ends of logs. The
-// logs are those of --output-filename; without that flag, the log of the batch system.
+// logs are those of --output-filename; without that flag, the newest logs of batch systems.
 std::vector<BundleFile> facts_of_this_machine(const Flags& flags, const Layers& layers);
 
 // Writes the files without secrets as a .tar.gz that only the user may read, and returns its path. If `path` is empty,
