@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <utility>
 
 #include "launcher/targets/mpi_command.hpp"
@@ -130,7 +131,16 @@ TEST(Target, tells_of_a_flag_that_only_other_targets_use) {
     if (row.use == Use::some_targets) {
       Flags one;
       one.set(row.name, "1");
-      EXPECT_EQ(missing_from(joined(unused_flags(agents_target, one)), {spelling_of(row)}), "");
+      std::set<bool> is_read;
+      for (const Target* target :
+           {&mpi_target, &slurm_target, &jsrun_target, &pals_target, &flux_target, &agents_target}) {
+        const std::string notice = joined(unused_flags(*target, one));
+        is_read.insert(notice.empty());
+        EXPECT_EQ(notice.empty() ? "" : missing_from(notice, {spelling_of(row) + " is of no use here, only w"}), "");
+      }
+      EXPECT_EQ(is_read, (std::set{false, true})) << row.name;
+      one.set(row.name, "1", {Origin::Layer::site});
+      EXPECT_EQ(joined(unused_flags(pals_target, one)), "") << "a site's file is for all jobs";
     }
 }
 

@@ -33,7 +33,7 @@ enum class Use {
   any_job,         // ranks, and also the probes of --preflight and the stagers of --stage
   whole_job_only,  // for the ranks alone: probes and stagers do not get it
   elastic_job,     // refused in a job that is not elastic
-  some_targets,    // read by some targets alone: unused_flags() of targets/target.hpp tells where it is of no use
+  some_targets,    // read by some targets alone, which name it among their own_flags (targets/target.hpp)
   job_script,      // refused without --jobscript
   question,        // only asks for information, and no job is started; so no file of settings may have it
 };

@@ -259,7 +259,8 @@ WayToMeet way(const JobOptions& plan, const Environment& environment) {
 
 }  // namespace
 
-const Target agents_target{"agents", &applies, &plan, &way};
+const Target agents_target{
+    "agents", &applies, &plan, &way, {"ssh_port ssh_identity_file", "where horovodrun itself starts the ranks"}};
 
 std::vector<std::string> ssh_stand_in(const Environment& environment) {
   std::vector<std::string> words = words_of(environment.get("HOROVOD_SSH").value_or(""));

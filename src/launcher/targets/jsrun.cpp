@@ -95,6 +95,7 @@ WayToMeet way(const JobOptions&, const Environment& environment) {
 
 }  // namespace
 
-const Target jsrun_target{"jsrun", &applies, &plan, &way, "mpi_args binding_args"};
+const Target jsrun_target{
+    "jsrun", &applies, &plan, &way, {"jsrun_erf mpi_args binding_args", "where jsrun starts the ranks"}};
 
 }  // namespace hvd::launcher

@@ -82,6 +82,7 @@ WayToMeet way(const JobOptions& plan, const Environment& environment) {
 
 }  // namespace
 
-const Target mpi_target{"mpi", &applies, &plan, &way, "mpi_args binding_args"};
+const Target mpi_target{
+    "mpi", &applies, &plan, &way, {"mpi_args binding_args ssh_port ssh_identity_file", "with --mpi"}};
 
 }  // namespace hvd::launcher

@@ -217,6 +217,6 @@ WayToMeet way(const JobOptions& plan, const Environment&) {
 
 }  // namespace
 
-const Target slurm_target{"slurm", &applies, &plan, &way, "share"};
+const Target slurm_target{"slurm", &applies, &plan, &way, {"share", "where srun starts the ranks"}};
 
 }  // namespace hvd::launcher

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text/comma_list.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "bootstrap/pmix/plugin.hpp"
 #include "launcher/agent/rank_keeper.hpp"
@@ -58,16 +59,17 @@ Result<ChosenTarget> choose_target(const JobRequest& request) {
 }
 
 std::vector<std::string> unused_flags(const Target& target, const Flags& flags) {
-  struct OfSome {
-    const char *flag, *spelling, *use;
-  };
-  constexpr OfSome all[] = {{"mpi_args", "--mpi-args", "with --mpi, or where jsrun starts the ranks"},
-                            {"binding_args", "--binding-args", "with --mpi, or where jsrun starts the ranks"},
-                            {"share", "--share", "where srun starts the ranks"}};
+  auto reads = [](const Target& it, const char* name) { return it.own_flags.names.find(name) != std::string::npos; };
   std::vector<std::string> notices;
-  for (const OfSome& each : all)
-    if (flags.has(each.flag) && target.own_flags.find(each.flag) == std::string_view::npos)
-      notices.push_back(std::string(each.spelling) + " is of no use here, only " + each.use);
+  for (const FlagRow& row : flag_rows()) {
+    if (row.use != Use::some_targets || !flags.has(row.name) || reads(target, row.name)) continue;
+    const Origin::Layer layer = flags.origin(row.name).layer;
+    if (layer == Origin::Layer::user || layer == Origin::Layer::site) continue;  // a file with flags for all jobs
+    std::vector<std::string> places;
+    for (const Target* other : targets)
+      if (reads(*other, row.name)) places.emplace_back(other->own_flags.where);
+    notices.push_back(spelling_of(row) + " is of no use here, only " + joined(places, ", or "));
+  }
   return notices;
 }
 

@@ -29,6 +29,12 @@ struct JobRequest {
 // The environment that the ranks get: the flags stand for variables.
 Environment with_flags(const JobRequest& request);
 
+// The flags that concern some targets alone (Use::some_targets) and that this target reads.
+struct OwnFlags {
+  std::string_view names;  // "mpi_args binding_args"
+  const char* where;       // for people, where this target starts the ranks: "with --mpi"
+};
+
 struct Target {
   const char* name;
   // Returns the reason why this target is to be used; nullopt if it is not to be used.
@@ -37,7 +43,7 @@ struct Target {
   Result<JobOptions> (*plan)(const JobRequest& request);
   // Returns the way in which the ranks of this plan find each other. May open libpmix.
   WayToMeet (*way)(const JobOptions& plan, const Environment& environment);
-  std::string_view own_flags{};  // of the flags that concern some targets alone, those for this one: "mpi_args share"
+  OwnFlags own_flags{"", ""};
 };
 
 struct ChosenTarget {
