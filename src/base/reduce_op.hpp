@@ -28,6 +28,17 @@ constexpr std::optional<ReduceOpRow> row_of(ReduceOp op) {
 
 inline constexpr std::size_t reduce_op_count = count_of<ReduceOp>([](ReduceOp op) { return row_of(op); });
 
+// A new operation that is neither on boolean values needs kernels of its own for them.
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < reduce_op_count; ++i) {
+        const ReduceOp on = row_of(static_cast<ReduceOp>(i))->on_boolean;
+        if (on != ReduceOp::min && on != ReduceOp::max) return false;
+      }
+      return true;
+    }(),
+    "devices/host/reduce_integers.cpp and native/mpi/calls.cpp know only \"and\" and \"or\" of boolean values");
+
 // True if there is a kernel for the type.
 constexpr bool takes(ReduceOp op, DataType type) noexcept {
   return row_of(op)->takes_floats || !is_floating(type);
