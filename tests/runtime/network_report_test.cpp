@@ -90,6 +90,9 @@ TEST_F(NetworkReport, knows_transports_by_their_rows_alone) {
     EXPECT_NE(describe_networks({2, 2, "", row.name, "eth0", "L 1"}, {}).find(std::string(row.for_people)),
               std::string::npos);
   }
+  EXPECT_TRUE(describe_networks({2, 2, "", "other", "eth0", ""}, {}).ends_with("other; agreement over TCP (eth0)"));
+  EXPECT_TRUE(describe_networks({2, 2, "", "nccl", "eth0", ""}, {{"mlx5_0"}, {}, {"UCX_TLS=tcp"}, {"NCCL_NET=Socket"}})
+                  .ends_with("but plain sockets by NCCL_NET=Socket); agreement over TCP (eth0)"));
   EXPECT_FALSE(require_fabric("other", {{"mlx5_0"}, {}, {}}, "n1"));
 }
 
@@ -98,8 +101,8 @@ TEST_F(NetworkReport, says_in_one_line_what_every_hop_uses) {
   EXPECT_EQ(describe_networks({4, 1, "shm", "", "", ""}, {}),
             "network: 4 ranks on 1 node; inside a node shared memory");
   EXPECT_EQ(describe_networks({8, 4, "shm", "tcp", "eth0, 10 Gbit/s", ""}, {}),
-            "network: 8 ranks on 4 nodes; inside a node shared memory; tensors between nodes over TCP, agreement too "
-            "(eth0, 10 Gbit/s)");
+            "network: 8 ranks on 4 nodes; inside a node shared memory; tensors between nodes over TCP; agreement over "
+            "TCP (eth0, 10 Gbit/s)");
   EXPECT_EQ(describe_networks({2, 2, "", "mpi", "eth0", "MPICH 4.0.2"}, {}),
             "network: 2 ranks on 2 nodes; tensors between nodes over MPI (MPICH 4.0.2, plain sockets: no fabric device "
             "here); agreement over TCP (eth0)");

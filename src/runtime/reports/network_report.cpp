@@ -105,13 +105,14 @@ std::string describe_networks(const Hops& hops, const NetworkFacts& facts) {
   if (!hops.inside.empty()) text += "; inside a node " + named(hops.inside);
   if (hops.nodes == 1) return text;
   text += "; tensors between nodes over " + named(hops.between);
-  if (!transport_row(hops.between).can_use_fabric()) return text + ", agreement too (" + hops.interface + ")";
+  if (!transport_row(hops.between).can_use_fabric()) return text + "; agreement over TCP (" + hops.interface + ")";
   const TransportRow row = transport_row(hops.between);
   text += " (" + (row.library == Library::mpi ? hops.library : std::string(row.medium));
   if (!facts.message_layers.empty()) text += ", on " + joined(facts.message_layers, ", ");
   if (facts.fabric_devices.empty()) text += ", plain sockets: no fabric device here";
   else text += ", fabric devices " + joined(facts.fabric_devices, ", ");
-  if (!facts.forced_to_sockets.empty()) text += ", but plain sockets by " + joined(facts.forced_to_sockets, ", ");
+  const std::vector<std::string>& forced = facts.*advice_about(row.library).forced;
+  if (!forced.empty()) text += ", but plain sockets by " + joined(forced, ", ");
   return text + "); agreement over TCP (" + hops.interface + ")";
 }
 
