@@ -24,6 +24,7 @@ struct Collective {
   DeviceKind device = DeviceKind::host;  // the kind of memory that holds the tensors
   Stream stream;           // a stream of that device. The tensors are ready on it; the task waits for nothing else
   std::int64_t count = 0;  // elements of the whole batch; for a plan only a hint of the usual size
+  friend bool operator==(const Collective&, const Collective&) = default;
 };
 
 }  // namespace hvd

@@ -227,7 +227,10 @@ bool Lane::waits_for_links(const BatchOfTensors::Move& move) {
 }
 
 Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm* algorithm, collectives::Team& team) {
-  const Kind wanted{collective.device, collective.verb, collective.dtype, collective.op, collective.root, algorithm};
+  Kind wanted{collective, algorithm};
+  wanted.collective.prescale = wanted.collective.postscale = 1.0;  // the task is told its scales before every batch
+  wanted.collective.stream = {};
+  wanted.collective.count = 0;
   if (auto* known = plans_.find(wanted)) return known->get();
   counters_.plans.add();
   Collective planned = collective;
@@ -236,9 +239,10 @@ Task* Lane::find_plan(const Collective& collective, const collectives::Algorithm
 }
 
 std::size_t Lane::HashOfKind::operator()(const Kind& kind) const {
-  std::size_t all = static_cast<std::size_t>(kind.device) << 24 | static_cast<std::size_t>(kind.verb) << 16 |
-                    static_cast<std::size_t>(kind.dtype) << 8 | static_cast<std::size_t>(kind.op);
-  all = mix_hash(all, std::hash<Seat>{}(kind.root));
+  const Collective& of = kind.collective;
+  std::size_t all = static_cast<std::size_t>(of.device) << 24 | static_cast<std::size_t>(of.verb) << 16 |
+                    static_cast<std::size_t>(of.dtype) << 8 | static_cast<std::size_t>(of.op);
+  all = mix_hash(all, std::hash<Seat>{}(of.root));
   all = mix_hash(all, std::hash<const void*>{}(kind.algorithm));
   return all;
 }

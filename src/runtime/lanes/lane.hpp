@@ -73,14 +73,9 @@ class Lane {
   enum class Stage : std::uint8_t { sizes, data };
   // The most issued batches. It bounds the events and queues of a device. A host that is further ahead waits.
   static constexpr std::size_t most_issued = 64;
-  // The properties by which a planned task is found. The scales are not among them; the task is told its scales before
-  // every batch.
+  // By this a planned task is found. The collective is without what may differ from batch to batch of one task.
   struct Kind {
-    DeviceKind device = DeviceKind::host;
-    Verb verb = Verb::barrier;
-    DataType dtype = DataType::u8;
-    ReduceOp op = ReduceOp::sum;
-    Seat root;
+    Collective collective;
     const collectives::Algorithm* algorithm = nullptr;
     friend bool operator==(const Kind&, const Kind&) = default;
   };
