@@ -77,6 +77,9 @@ def test_one_rank_without_a_launcher(running):
     assert torch.equal(hvd.broadcast(x, 0), x)
     assert torch.equal(hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0), 2 * x)
     assert hvd.broadcast_object({"a": 1}) == {"a": 1} and hvd.allgather_object(3) == [3]
+    for verb in (hvd.broadcast, hvd.broadcast_object):
+        with pytest.raises(ValueError, match=f"^{verb.__name__}: root_rank is the number of a rank, not 'first'"):
+            verb(x, root_rank="first")
     hvd.barrier()
 
 

@@ -51,7 +51,7 @@ def broadcast_all(arrays, names, root_rank, process_set=global_process_set):
     """Returns the root's arrays, of any type of fixed size."""
     if not arrays:
         return []
-    set_id, root_rank = process_set._check_id(), root_of(root_rank)
+    set_id, root_rank = process_set._check_id(), root_of(root_rank, "broadcast")
     outputs = [_one(array, None).copy() for array in arrays]
     members = []
     for output, name in zip(outputs, names):

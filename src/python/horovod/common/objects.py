@@ -60,7 +60,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     name: distinguishes several calls that are in flight.
     """
     name = name or "broadcast_object"
-    set_id, root_rank = process_set._check_id(), root_of(root_rank)
+    set_id, root_rank = process_set._check_id(), root_of(root_rank, "broadcast_object")
     at_root = _core.world()[0] == root_rank
     data = _to_bytes(obj) if at_root else None
     length = array.array("q", [len(data) if at_root else 0])

@@ -59,12 +59,12 @@ def ranks_may_change():
     return facts is not None and facts() is not None
 
 
-def root_of(root_rank):
-    """Returns the rank that gives its tensor, as an integer."""
+def root_of(root_rank, what):
+    """Returns the rank that gives its tensor, as an integer. `what`: the function that was called, for errors."""
     try:
         return operator.index(root_rank)
     except TypeError:
-        raise ValueError(f"broadcast: root_rank is the number of a rank, not {root_rank!r}") from None
+        raise ValueError(f"{what}: root_rank is the number of a rank, not {root_rank!r}") from None
 
 
 def rows_of_share(rows, set_id):

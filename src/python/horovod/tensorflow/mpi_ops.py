@@ -75,7 +75,7 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
     """Returns the root's tensor on every rank of the set. root_rank: a rank of the world, also in a process set."""
     return _run(operations.horovod_broadcast, "HorovodBroadcast", tf.convert_to_tensor(tensor), name,
-                ignore_name_scope, process_set, root_rank=root_of(root_rank))
+                ignore_name_scope, process_set, root_rank=root_of(root_rank, "broadcast"))
 
 
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):

@@ -13,7 +13,7 @@ from horovod.torch._tensors import DTYPES, check_tensor, note_change, submit, wa
 def _broadcast_async(tensor, output, root_rank, name, process_set):
     check_tensor(tensor, "broadcast", name)
     set_id = process_set._check_id()
-    root_rank = root_of(root_rank)
+    root_rank = root_of(root_rank, "broadcast")
     full_name, ordinal = full_name_of("broadcast", name, set_id), ordinal_for(tensor, set_id)
     found = prepared(name, (full_name, set_id, tensor.dtype, tensor.shape, root_rank, ordinal, "broadcast"), full_name,
                      _core.BROADCAST, DTYPES[tensor.dtype], tensor.shape, Sum, 1.0, 1.0, root_rank, set_id,
