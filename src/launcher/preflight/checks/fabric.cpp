@@ -5,6 +5,7 @@
 
 #include "base/settings/network_settings.hpp"
 #include "base/text/comma_list.hpp"
+#include "base/transports.hpp"
 #include "launcher/preflight/check.hpp"
 #include "launcher/preflight/fabrics.hpp"
 #include "launcher/preflight/link_measurement.hpp"
@@ -37,6 +38,13 @@ void gather_fabric(const Place& place, Facts& facts) {
   for (const NetworkSetting& setting : network_settings) note(setting.variable);
   for (const char* name : {"HOROVOD_MPI", "HOROVOD_CPU_OPERATIONS"}) note(name);
 }
+
+// What keeps all transports between nodes from the fabric is a fault, so each that could use it has to be asked.
+static_assert(std::ranges::all_of(transports_by_preference,
+                                  [](const TransportRow& row) {
+                                    return !row.between_nodes || !row.can_use_fabric() || row.library == Library::mpi;
+                                  }),
+              "what_keeps_to_sockets knows only what keeps an MPI from the fabric");
 
 std::string what_keeps_to_sockets(const Facts& probe) {
   if (probe.get("HOROVOD_MPI") == "none") return "HOROVOD_MPI=none";
