@@ -99,9 +99,9 @@ class Flux final : public Scheduler {
     return std::nullopt;
   }
 
-  std::string job(const Environment& environment) const override {
+  std::string job(const Sources& sources) const override {
     for (const char* variable : {"FLUX_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_URI"})
-      if (auto value = environment.get(variable)) return *value;
+      if (auto value = sources.environment.get(variable)) return *value;
     return "";
   }
 
@@ -112,7 +112,7 @@ class Flux final : public Scheduler {
     if (execution == nullptr) return malformed("it has no execution");
     auto hosts = hosts_of(*execution);
     if (!hosts) return std::move(hosts.error());
-    return Allocation{job(sources.environment), std::move(*hosts), "Flux's resource set R", ""};
+    return Allocation{job(sources), std::move(*hosts), "Flux's resource set R", ""};
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
@@ -124,7 +124,7 @@ class Flux final : public Scheduler {
     return std::chrono::seconds(std::max<std::int64_t>(0, left));
   }
 
-  Requeue requeue(const Environment&) const override { return {}; }
+  Requeue requeue(const Sources&) const override { return {}; }
 
   std::string how_to_ask_for(int slots) const override { return "flux batch -n " + std::to_string(slots); }
 };

@@ -17,7 +17,7 @@ class Local final : public Scheduler {
 
   std::optional<std::string> detected(const Environment&) const override { return "no scheduler's variables are set"; }
 
-  std::string job(const Environment&) const override { return ""; }
+  std::string job(const Sources&) const override { return ""; }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
@@ -38,7 +38,7 @@ class Local final : public Scheduler {
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources&) const override { return std::nullopt; }
-  Requeue requeue(const Environment&) const override { return {}; }
+  Requeue requeue(const Sources&) const override { return {}; }
   std::string how_to_ask_for(int) const override { return "a larger machine"; }
 };
 

@@ -102,15 +102,15 @@ class Lsf final : public Scheduler {
                    .output_files = {"*.[0-9]*[0-9].out", "*.[0-9]*[0-9].err"},
                    .remote_starter = {{"blaunch"}, Messages::by_command}}) {}
 
-  std::string job(const Environment& environment) const override {
-    std::string number = environment.get("LSB_JOBID").value_or("");
-    std::string index = environment.get("LSB_JOBINDEX").value_or("0");
+  std::string job(const Sources& sources) const override {
+    std::string number = sources.environment.get("LSB_JOBID").value_or("");
+    std::string index = sources.environment.get("LSB_JOBINDEX").value_or("0");
     return index.empty() || index == "0" ? number : number + "[" + index + "]";
   }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = job(sources.environment);
+    found.job = job(sources);
     HVD_RETURN_IF_ERROR(read_hosts(found, sources));
     bool is_of_jsm = sources.environment.has("CSM_ALLOCATION_ID") || sources.has_program("jsrun");
     compare_number(found, sources.environment, "LSB_DJOB_NUMPROC", slots_of(found.hosts),
@@ -128,10 +128,10 @@ class Lsf final : public Scheduler {
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
-    return hours_and_minutes_in(sources.ask({"bjobs", "-noheader", "-o", "time_left", job(sources.environment)}));
+    return hours_and_minutes_in(sources.ask({"bjobs", "-noheader", "-o", "time_left", job(sources)}));
   }
 
-  Requeue requeue(const Environment& environment) const override { return {{"brequeue", job(environment)}}; }
+  Requeue requeue(const Sources& sources) const override { return {{"brequeue", job(sources)}}; }
 
   std::string how_to_ask_for(int slots) const override { return "bsub -n " + std::to_string(slots); }
 };

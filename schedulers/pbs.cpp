@@ -87,7 +87,7 @@ class Pbs final : public Scheduler {
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = job(sources.environment);
+    found.job = job(sources);
     auto path = sources.environment.get("PBS_NODEFILE");
     if (!path)
       return Error(ErrorCode::invalid_argument,
@@ -104,14 +104,14 @@ class Pbs final : public Scheduler {
   }
 
   std::optional<std::chrono::seconds> time_left(const Sources& sources) const override {
-    std::string told = without_line_breaks(sources.ask({"qstat", "-f", job(sources.environment)}));
+    std::string told = without_line_breaks(sources.ask({"qstat", "-f", job(sources)}));
     auto limit = duration_in(attribute(told, "Resource_List.walltime"));
     auto used = duration_in(attribute(told, "resources_used.walltime"));
     if (!limit) return std::nullopt;
     return std::max(std::chrono::seconds(0), *limit - used.value_or(std::chrono::seconds(0)));
   }
 
-  Requeue requeue(const Environment& environment) const override { return {{"qrerun", job(environment)}}; }
+  Requeue requeue(const Sources& sources) const override { return {{"qrerun", job(sources)}}; }
 
   std::string how_to_ask_for(int slots) const override {
     return "qsub -l select=1:ncpus=" + std::to_string(slots) + ":mpiprocs=" + std::to_string(slots);

@@ -98,15 +98,16 @@ class Scheduler {
     if (!job || job->empty()) return std::nullopt;
     return std::string(traits_.job_variable) + "=" + *job;
   }
-  // This and the others below may be called only inside a job. Returns the job's name in the scheduler's commands.
-  virtual std::string job(const Environment& environment) const {
-    return environment.get(traits_.job_variable).value_or("");
+  // This and the others below may be called only inside a job. Returns the job's name in the scheduler's commands, the
+  // same in each run of a job that is requeued.
+  virtual std::string job(const Sources& sources) const {
+    return sources.environment.get(traits_.job_variable).value_or("");
   }
   // An error names what could not be read.
   virtual Result<Allocation> allocation(const Sources& sources) const = 0;
   // Returns nullopt if the job has no limit, or if the scheduler does not tell it.
   virtual std::optional<std::chrono::seconds> time_left(const Sources& sources) const = 0;
-  virtual Requeue requeue(const Environment& environment) const = 0;
+  virtual Requeue requeue(const Sources& sources) const = 0;
   // Returns how often the job was requeued; nullopt if the scheduler does not count that.
   virtual std::optional<int> times_requeued(const Sources&) const { return std::nullopt; }
   // Returns what a user types to get a job with this number of slots.

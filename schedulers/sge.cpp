@@ -50,7 +50,8 @@ class GridEngine final : public Scheduler {
     return "JOB_ID=" + *job + " and SGE_TASK_ID are set";
   }
 
-  std::string job(const Environment& environment) const override {
+  std::string job(const Sources& sources) const override {
+    const Environment& environment = sources.environment;
     std::string task = environment.get("SGE_TASK_ID").value_or("undefined");
     return environment.get("JOB_ID").value_or("") + (number_in<int>(task) ? "." + task : "");
   }
@@ -58,7 +59,7 @@ class GridEngine final : public Scheduler {
   Result<Allocation> allocation(const Sources& sources) const override {
     const Environment& environment = sources.environment;
     Allocation found;
-    found.job = job(environment);
+    found.job = job(sources);
     auto path = environment.get("PE_HOSTFILE");
     if (!path) {
       found.source = "JOB_ID, without PE_HOSTFILE";
@@ -91,7 +92,7 @@ class GridEngine final : public Scheduler {
   }
 
   // Grid Engine's shepherd requeues a job that exits with this code.
-  Requeue requeue(const Environment&) const override { return {{}, 99}; }
+  Requeue requeue(const Sources&) const override { return {{}, 99}; }
 
   std::string how_to_ask_for(int slots) const override {
     return "qsub -pe ENVIRONMENT " + std::to_string(slots) + " (qconf -spl lists the environments)";

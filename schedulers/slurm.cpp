@@ -83,11 +83,11 @@ class Slurm final : public Scheduler {
                    .output_files = {"slurm-*.out", "*-[0-9]*[0-9].out"},
                    .remote_starter = {{"srun"}, Messages::by_srun_line}}) {}
 
-  std::string job(const Environment& environment) const override { return job_of_slurm(environment); }
+  std::string job(const Sources& sources) const override { return job_of_slurm(sources.environment); }
 
   Result<Allocation> allocation(const Sources& sources) const override {
     Allocation found;
-    found.job = job(sources.environment);
+    found.job = job(sources);
     found.source = "SLURM_JOB_NODELIST";
     int part = 0;
     for (const SlurmComponent& component : components_of_job(sources.environment))
@@ -105,8 +105,8 @@ class Slurm final : public Scheduler {
     return duration_in(std::string_view(text).substr(0, text.find('\n')));
   }
 
-  Requeue requeue(const Environment& environment) const override {
-    return {{"scontrol", "requeue", own_job_of_slurm(environment)}};
+  Requeue requeue(const Sources& sources) const override {
+    return {{"scontrol", "requeue", own_job_of_slurm(sources.environment)}};
   }
 
   // The variable is set only in a job that was requeued. Another job may have it from the job that submitted it.

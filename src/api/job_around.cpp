@@ -35,7 +35,8 @@ std::optional<seconds> time_left_of_job(const Environment& environment, bool ane
 }
 
 std::string name_of_job(const Environment& environment) {
-  return schedulers::scheduler_around(sources_of(environment, false)).scheduler->job(environment);
+  const schedulers::Sources sources = sources_of(environment, false);
+  return schedulers::scheduler_around(sources).scheduler->job(sources);
 }
 
 }  // namespace hvd::api

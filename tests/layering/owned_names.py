@@ -24,7 +24,7 @@ OWNERS_OF_SPAWN = ("src/native/posix/processes/spawn.", "src/launcher/elastic/di
 OWNERS_OF_THREADS = ("src/native/posix/processes/thread.", "src/native/pmix/")
 # What reads a variable in schedulers/.
 READ = re.compile(r'\.(?:get|has|number)\("\w+|\benvironment, "\w+|: \{("\w+"(, )?)+\}\)')
-OF_NO_SCHEDULER = {"ENVIRONMENT"}  # several schedulers set it to BATCH
+OF_NO_SCHEDULER = {"ENVIRONMENT", "_HET_GROUP_"}  # several schedulers set it to BATCH; the end of a name
 OWNERS_OF_IDS = ("src/base/",)
 KINDS = {".cpp", ".hpp", ".py"}
 # The value of the key `controller` of Horovod's files is a word of users, which happens to be "mpi".
@@ -53,7 +53,7 @@ def faults_of_prefixes(root):
         for path in [scheduler, *sorted(scheduler.with_suffix("").glob("*.?pp"))]:
             text = path.read_text()
             for read in READ.finditer(text):
-                for name in re.findall(r'"([A-Z]\w*)', read.group()):
+                for name in re.findall(r'"([A-Z_]\w*)', read.group()):
                     if name not in OF_NO_SCHEDULER and not name.startswith(prefixes):
                         line = text.count("\n", 0, read.start()) + 1
                         yield (f"{path.relative_to(root)}:{line}: {name} begins with no prefix of its scheduler; "

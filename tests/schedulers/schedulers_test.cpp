@@ -35,7 +35,7 @@ TEST(Schedulers, read_hosts_and_time_of_captured_jobs) {
     auto allocation = around.scheduler->allocation(sources_of(job, environment));
     ASSERT_TRUE(allocation) << job.expected << ": " << allocation.error().message;
     EXPECT_EQ(text_of(*allocation), job.expected);
-    EXPECT_EQ(around.scheduler->job(environment), allocation->job);
+    EXPECT_EQ(around.scheduler->job(sources_of(job, environment)), allocation->job);
     auto left = around.scheduler->time_left(sources_of(job, environment));
     EXPECT_EQ(left ? left->count() : -1, job.seconds_left) << job.expected;
   }
@@ -62,7 +62,8 @@ TEST(Schedulers, put_a_job_back_by_a_command_or_by_its_exit_code) {
   auto requeue = [](Texts variables) {
     const CapturedJob job{"", std::move(variables)};
     Environment environment(job.variables);
-    return scheduler_around(sources_of(job, environment)).scheduler->requeue(environment);
+    const Sources sources = sources_of(job, environment);
+    return scheduler_around(sources).scheduler->requeue(sources);
   };
   using Words = std::vector<std::string>;
   EXPECT_EQ(requeue({{"LSB_JOBID", "5"}, {"LSB_JOBINDEX", "2"}}).command, (Words{"brequeue", "5[2]"}));
@@ -253,7 +254,7 @@ TEST(Schedulers, survive_damaged_jobs_with_hosts_or_a_named_error) {
       auto scheduler = scheduler_around(sources_of(job, environment)).scheduler;
       Sources sources = sources_of(job, environment);
       (void)scheduler->time_left(sources);
-      (void)scheduler->requeue(environment);
+      (void)scheduler->requeue(sources);
       (void)scheduler->times_requeued(sources);
       auto allocation = scheduler->allocation(sources);
       (allocation ? read : refused) += 1;

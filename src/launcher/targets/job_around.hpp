@@ -28,8 +28,8 @@ class JobAround {
   // As the scheduler's own commands name the job; empty if that is not known.
   std::string number() const { return allocation() ? allocation()->job : ""; }
   // The same, as the job's own variables have it.
-  std::string job() const { return scheduler().job(environment_); }
-  schedulers::Requeue requeue() const { return scheduler().requeue(environment_); }
+  std::string job() const { return scheduler().job(sources()); }
+  schedulers::Requeue requeue() const { return scheduler().requeue(sources()); }
   std::optional<int> times_requeued() const { return scheduler().times_requeued(sources()); }
 
   // Returns the number of slots of the job.
