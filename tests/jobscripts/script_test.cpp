@@ -42,6 +42,15 @@ TEST(Scripts, have_the_resources_of_the_machine) {
     EXPECT_TRUE(has(*script, line)) << line << *script;
 }
 
+TEST(Scripts, can_be_written_for_every_site) {
+  ScriptRequest wanted = request();
+  wanted.ranks_per_node = 4;  // sites that are a batch system alone do not know it
+  for (auto [name, text] : compiled_sites()) {
+    auto script = write_script(*find_site(name), wanted);
+    EXPECT_TRUE(script) << name << ": " << script.error().message;
+  }
+}
+
 TEST(Scripts, of_elastic_jobs_of_slurm_survive_the_loss_of_a_node) {
   ScriptRequest wanted = request();
   wanted.nodes = 3;

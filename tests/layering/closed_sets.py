@@ -3,7 +3,7 @@
 later; without it the compiler names the switch. Enums of C and numbers may have a default. Fails, too, where Python
 or horovod.hpp lacks a verb, a reduce operation or a type of horovod.h, or the operations of horovod.tensorflow are
 others in C++ than in Python, or one that moves tensors has no gradient: TensorFlow would run it alone, or train without
-its part. Fails, too, where a list of the frameworks lacks a binding.
+its part. Fails, too, where a list of the frameworks lacks a binding, or a binding a function of HorovodBasics.
 
 usage: closed_sets.py ROOT
 """
@@ -68,6 +68,10 @@ NAMED_IN_BINDINGS = (
     *(("hvd_reduce_op", file, lambda value: rf"\b{value[4:].capitalize()}\b")
       for file in ("__init__.py", "mpi_ops.py")),
 )
+# The files from which users have the functions of HorovodBasics, and those that a file does without, as Horovod's does.
+HAVE_BASICS = {**{f"{binding}/{file}": () for binding in ("torch", "tensorflow")
+                  for file in ("_job.py", "mpi_ops.py", "__init__.py")},
+               "keras/__init__.py": (), "tensorflow/keras/__init__.py": (), "torch/__init__.py": ("is_homogeneous",)}
 # (file that knows the bindings, how it names one)
 KNOW_BINDINGS = (
     (f"{PYTHON}/common/util.py", r'EXTENSIONS = \([^)]*"{}"'),
@@ -97,6 +101,17 @@ def faults_of_constants(root):
                 yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here; expected {expected}"
 
 
+def faults_of_basics(root):
+    basics = root / PYTHON / "common/basics.py"
+    text = basics.read_text().partition("class HorovodBasics:")[2] if basics.is_file() else ""
+    functions = re.findall(r"(?<!@property)\n    def ([a-z]\w*)\(", text.partition("\n\n\n")[0])
+    for file, without in HAVE_BASICS.items():
+        names = set(re.findall(r"\w+", (root / PYTHON / file).read_text())) if (root / PYTHON / file).is_file() else ()
+        for function in functions if names else ():
+            if function not in names and function not in without:
+                yield f"{PYTHON}/{file}: HorovodBasics.{function} of common/basics.py has no name here"
+
+
 def faults_of_bindings(root):
     for file, pattern in KNOW_BINDINGS:
         for binding in bindings_of(root) if (root / file).is_file() else ():
@@ -122,7 +137,8 @@ def faults_of_tensorflow(root):
 
 def faults_of(root):
     root = pathlib.Path(root)
-    faults = [*faults_of_constants(root), *faults_of_bindings(root), *faults_of_tensorflow(root)]
+    faults = [*faults_of_constants(root), *faults_of_basics(root), *faults_of_bindings(root),
+              *faults_of_tensorflow(root)]
     for path in (path for folder in FOLDERS if (root / folder).is_dir() for path in files_below(root / folder)):
         if not path.is_file() or path.suffix not in KINDS:
             continue

@@ -237,6 +237,17 @@ class Gates(unittest.TestCase):
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/horovod/torch/__init__.py: HVD_MIN of hvd_reduce_op", found)
 
+    def test_a_function_about_the_job_that_a_binding_lacks_is_found(self):
+        basics = ("class HorovodBasics:\n    @property\n    def PATH(self):\n    def rank(self):\n    def _mpi(self):\n"
+                  "\n\ndef size():\n")
+        files = {f"src/python/horovod/{file}": "rank\n" for file in closed_sets.HAVE_BASICS}
+        self.write(GOOD | files | {"src/python/horovod/common/basics.py": basics})
+        self.assertEqual(closed_sets.faults_of(self.root), [])
+        for file in files:
+            self.write(files | {file: "local_rank\n"})
+            found, = closed_sets.faults_of(self.root)
+            self.assertIn(f"{file}: HorovodBasics.rank", found)
+
     def test_a_kind_of_device_with_the_number_of_another_is_found(self):
         header = "typedef enum hvd_device { HVD_HOST = 0, HVD_CUDA = 1, HVD_SYCL = 3 } hvd_device;\n"
         streams, kinds = "src/python/horovod/tensorflow/_streams.py", '_KINDS = {None: 0, "cuda": 1, "sycl": 3}\n'
@@ -290,7 +301,11 @@ class Gates(unittest.TestCase):
                     "src/devices/sycl.cpp": "sycl::queue queue;\n"})
         self.assertEqual(makes.faults_of(self.root), [])
         kinds = {"src/base/tensor_view.hpp": (self.root / "src/base/tensor_view.hpp").read_text()}
-        for file, line in (("api/z.cpp", '"sycl"'), ("runtime/engine.cpp", "DeviceKind::cuda;"),
+        makes.OTHER_NAMES.append("level_?zero")
+        self.addCleanup(makes.OTHER_NAMES.pop)
+        self.write({"src/native/level_zero/driver.hpp": "level_zero::Driver driver;\n"})
+        self.assertEqual(makes.faults_of(self.root), [])
+        for file, line in (("api/z.cpp", '"sycl"'), ("api/l.cpp", "LevelZero x;"), ("runtime/engine.cpp", "DeviceKind::cuda;"),
                            ("api/x.cpp", '"see http://x", "NCCL"'), ("python/horovod/x.py", 'device = "cuda"'),
                            ("python/horovod/torch/x.py", "tensor.is_cuda"),
                            ("python/horovod/torch/x.py", "torch.cuda.synchronize()"), ("api/y.cpp", "case HVD_ROCM:"),
@@ -302,7 +317,7 @@ class Gates(unittest.TestCase):
 
     def test_every_file_that_may_name_a_make_of_gpu_does(self):
         source = pathlib.Path(__file__).parents[2] / "src"
-        known = list(makes.makes_of(source))
+        known = "|".join(makes.makes_of(source))
         for file in makes.ALLOWED:
             path = source / file
             self.assertTrue(path.is_file() and list(makes.lines_with_names(path, known)),

@@ -74,13 +74,12 @@ def makes_of(source):
             yield from set(re.findall(r"\w+", row)) - NO_MAKES
 
 
-def lines_with_names(path, makes):
+def lines_with_names(path, names):
     """Gives the number and the text of each line of code that has such a name."""
     text = re.sub(COMMENTS[path.suffix], lambda match: "\n" * match.group().count("\n"),
                   path.read_text(errors="replace"), flags=re.DOTALL)
-    names = re.compile("|".join([*makes, *OTHER_NAMES]), re.IGNORECASE)
     for number, line in enumerate(text.splitlines(), 1):
-        if names.search(EVERYWHERE.sub("", line)):
+        if re.search(names, EVERYWHERE.sub("", line), re.IGNORECASE):
             yield number, line.strip()
 
 
@@ -89,13 +88,16 @@ def faults_of(root):
     makes = sorted(makes_of(source))
     if not makes:
         return [f"src/{TABLES[0][0]}: no kind of memory was found"]
-    own = (*OWN, *(place + make for make in makes for place in ("devices/", "native/", "transport/")))
+    names = "|".join([*makes, *OTHER_NAMES])
+    own = re.compile(rf"(devices|native|transport)/({names})", re.IGNORECASE)
     faults = []
     for path in files_below(source):
         file = path.relative_to(source).as_posix()
-        if not path.is_file() or path.suffix not in COMMENTS or file.startswith(own) or file in ALLOWED:
+        if not path.is_file() or path.suffix not in COMMENTS or file in ALLOWED:
             continue
-        for number, line in lines_with_names(path, makes):
+        if file.startswith(OWN) or own.match(file):
+            continue
+        for number, line in lines_with_names(path, names):
             faults.append(f"src/{file}:{number}: names a make of GPU outside of its folders: {line[:60]}; take what is "
                           "to be known from base/gpu_makes, or from the device; in Python from torch/_devices.py")
     return faults
