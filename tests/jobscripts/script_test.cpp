@@ -44,7 +44,8 @@ TEST(Scripts, have_the_resources_of_the_machine) {
 
 TEST(Scripts, can_be_written_for_every_site) {
   ScriptRequest wanted = request();
-  wanted.ranks_per_node = 4;  // sites that are a batch system alone do not know it
+  wanted.ranks_per_node = 4;  // sites that are a batch system alone do not know these
+  wanted.cpus_per_rank = 7;
   for (auto [name, text] : compiled_sites()) {
     auto script = write_script(*find_site(name), wanted);
     EXPECT_TRUE(script) << name << ": " << script.error().message;
