@@ -80,8 +80,8 @@ struct Cost {
 //  allreduce, barrier  `out` has the lengths of `in`, segment by segment, and may be the same memory.
 //  broadcast           the root's `in` is copied to every `out`. The root's `out` may be empty or the same memory.
 //  allgather           `in` is this seat's share, `out` has all shares by seat. Task::resize() tells their sizes.
-//  reduce_scatter      `in` is the whole array, `out` this seat's share. Task::resize() tells the sizes of all
-//                      shares.
+//  reduce_scatter      `in` is the whole array, `out` this seat's share, and may be the same memory as that part of
+//                      `in`. Task::resize() tells the sizes of all shares.
 //  alltoall            `in` has the elements for each seat, by seat; `out` has those from each seat, by seat. The
 //                      memory must be different: see Task::resize().
 //  adasum              like allreduce, but every segment is a tensor with coefficients of its own.

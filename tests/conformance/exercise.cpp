@@ -110,8 +110,9 @@ class Stage {
     for (int rank = 0; rank < ranks_; ++rank) {
       auto index = static_cast<std::size_t>(rank);
       if (lacks_output(rank) || !ranks.is_here(rank)) continue;
-      bool in_input = what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input;
-      const Buffer& found = in_input ? inputs_[index] : found_[index];
+      const bool in_input = is_in_input();
+      if (in_input) take_from_input(rank);
+      const Buffer& found = found_[index];
       if (verb_ == Verb::adasum) {
         compare_rounded(found, expected_[index], what_.dtype, rank, context);
         if (first == nullptr) first = &found;
@@ -139,6 +140,22 @@ class Stage {
     }
     return static_cast<std::size_t>(verb_ == Verb::reduce_scatter ? counts_[static_cast<std::size_t>(rank)]
                                                                   : what_.count);
+  }
+
+  // True if the result replaces the input, or the part of it that has its place in the result of all.
+  bool is_in_input() const {
+    using enum VerbRow::Outcome;
+    const VerbRow::Outcome outcome = row_of(verb_).outcome;
+    return what_.in_place && (outcome == as_input || outcome == share);
+  }
+  std::size_t place_in_input(int rank) const {
+    const bool is_share = row_of(verb_).outcome == VerbRow::Outcome::share;
+    return is_share ? static_cast<std::size_t>(begins_[static_cast<std::size_t>(rank)]) * element_bytes_ : 0;
+  }
+  void take_from_input(int rank) {
+    auto index = static_cast<std::size_t>(rank);
+    if (!found_[index].empty())
+      std::memcpy(found_[index].data(), inputs_[index].data() + place_in_input(rank), found_[index].size());
   }
 
   bool lacks_input(int rank) const { return rank == what_.joined && what_.lacks != Exercise::Lacks::output; }
@@ -208,7 +225,7 @@ class Stage {
     std::byte *in = inputs_[index].data(), *out = found_[index].data();
     if (lacks_input(rank)) in = nullptr;
     if (lacks_output(rank)) out = nullptr;
-    if (what_.in_place && row_of(verb_).outcome == VerbRow::Outcome::as_input) out = in;
+    if (is_in_input()) out = in == nullptr ? nullptr : in + place_in_input(rank);
     if (what_.in_place && verb_ == Verb::allgather) {
       in = out + static_cast<std::size_t>(begins_[index]) * element_bytes_;
       if (!inputs_[index].empty()) std::memcpy(in, inputs_[index].data(), inputs_[index].size());

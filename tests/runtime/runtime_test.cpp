@@ -396,6 +396,32 @@ TEST(Runtime, reduces_in_shared_memory_in_place_and_packs_when_a_rank_has_left_i
   }
 }
 
+// The row of the first tensor is rank 0's, so that the others' shares of the second one come earlier than rank 0's.
+TEST_P(ThreeRanks, get_their_shares_of_several_tensors_in_place) {
+  constexpr std::int64_t width = 300'000;
+  Ensemble ensemble(testing::made_up_world(GetParam()));
+  with_runtimes(ensemble, [&](Rig& rig, int rank) {
+    for (int round = 0; round < 2; ++round) {
+      auto first = parts(rank, width), second = parts(rank, 3 * width);
+      auto rows = [&](std::int64_t count) {
+        Signature signature;
+        signature.verb = Verb::reduce_scatter;
+        signature.shape = {count, width};
+        return signature;
+      };
+      auto handle = rig.start(
+          {{rows(1), "first", first.data(), first.data()}, {rows(3), "second", second.data(), second.data()}});
+      ASSERT_TRUE(handle) << handle.error().message;
+      EXPECT_EQ(rig.finish(*handle), "");
+      const std::vector<float> all = sums(3, 3 * width);
+      if (rank == 0) {
+        EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
+      }
+      EXPECT_TRUE(std::equal(second.begin(), second.begin() + width, all.begin() + rank * width)) << "rank " << rank;
+    }
+  });
+}
+
 // Records the calls that it gets.
 class Recorder final : public Observer {
  public:

@@ -58,13 +58,14 @@ void BatchOfTensors::take_splits(const Operation& operation) {
   else mine_.assign(ones_.size(), operation.submission.first_dimension / group_.size());
 }
 
-Result<BatchOfTensors::Move> BatchOfTensors::data(const QueuedBatch& batch) {
+Result<BatchOfTensors::Move> BatchOfTensors::data(QueuedBatch& batch, Stream stream) {
   const Signature& kind = batch.operations.front()->signature;
   dtype_ = kind.dtype;
   in_.clear();
   out_.clear();
   sent_.clear();
   received_.clear();
+  copies_.clear();
   collective_ = {};
   collective_.verb = kind.verb;
   collective_.dtype = kind.dtype;
@@ -84,7 +85,7 @@ Result<BatchOfTensors::Move> BatchOfTensors::data(const QueuedBatch& batch) {
           if (!kept) return kept.error();
           operation->submission.output = *kept;
         }
-      deal_out_rows(batch);
+      HVD_RETURN_IF_ERROR(deal_out_rows(batch, stream));
       break;
     }
     case VerbRow::Outcome::unknown:
@@ -107,10 +108,12 @@ void BatchOfTensors::add_as_they_are(const QueuedBatch& batch) {
 }
 
 // Reducescatter: divides the rows of every tensor as evenly as possible.
-void BatchOfTensors::deal_out_rows(const QueuedBatch& batch) {
+Status BatchOfTensors::deal_out_rows(QueuedBatch& batch, Stream stream) {
+  HVD_RETURN_IF_ERROR(plan_copies(batch, stream));
   const auto element = static_cast<std::int64_t>(size_of(dtype_));
   for (int seat = 0; seat < group_.size(); ++seat) {
     std::int64_t of_seat = 0;
+    auto copy = copies_.begin();
     for (const Operation* operation : batch.operations) {
       std::int64_t rows = operation->signature.shape[0];
       if (rows == 0) continue;
@@ -118,13 +121,45 @@ void BatchOfTensors::deal_out_rows(const QueuedBatch& batch) {
       auto share = transport::share_of(rows, Seat{seat}, group_.size());
       std::int64_t count = share.count() * per_row;
       const auto* input = static_cast<const std::byte*>(operation->submission.input);
-      add(in_, input + share.begin * per_row * element, count);
+      const bool is_copied = seat == 0 && copy != copies_.end() && copy->from == input;
+      add(in_, is_copied ? (copy++)->to : input + share.begin * per_row * element, count);
       if (Seat{seat} == group_.me) add(out_, operation->submission.output, count);
       of_seat += count;
     }
     sent_.push_back(of_seat);
     collective_.count += of_seat;
   }
+  return {};
+}
+
+// The result of a rank replaces the first rows of its tensor if it works in place. These are seat 0's, so other seats
+// give seat 0 a copy: the result may be there before an algorithm has read them, since shares of a tensor may be at
+// other places in the shares of the batch.
+Status BatchOfTensors::plan_copies(QueuedBatch& batch, Stream stream) {
+  if (group_.me == Seat{0}) return {};
+  std::size_t bytes = 0;
+  for (const Operation* operation : batch.operations) {
+    const std::int64_t rows = operation->signature.shape[0];
+    const void* input = operation->submission.input;
+    if (rows == 0 || input == nullptr || input != operation->submission.output) continue;
+    const std::int64_t count = transport::share_of(rows, Seat{0}, group_.size()).count() * (operation->count / rows);
+    copies_.push_back({input, nullptr, count});
+    bytes += static_cast<std::size_t>(count) * size_of(dtype_);
+  }
+  if (copies_.empty()) return {};
+  auto memory = device_.allocate(bytes, devices::Where::on_device, stream);
+  if (!memory) return Error(ErrorCode::out_of_memory, memory.error().message);
+  batch.copies = std::move(*memory);
+  std::byte* next = batch.copies.data();
+  for (devices::Move& copy : copies_) {
+    copy.to = next;
+    next += static_cast<std::size_t>(copy.count) * size_of(dtype_);
+  }
+  return {};
+}
+
+Status BatchOfTensors::copy_rows(Stream stream) {
+  return copies_.empty() ? Status() : device_.move(stream, copies_, {dtype_, dtype_, 1.0, nullptr});
 }
 
 Status BatchOfTensors::check_size(const Operation& operation, std::int64_t rows) const {

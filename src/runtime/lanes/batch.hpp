@@ -48,6 +48,7 @@ struct QueuedBatch {
   std::string name{};           // of its first operation; the operations themselves may be gone
   std::size_t size = 0;         // how many operations it had
   std::vector<Event> inputs{};  // where its tensors became ready, on the streams of the program
+  devices::Memory copies{};     // rows that results replace (BatchOfTensors::copy_rows)
   // If observers want to know of them, also while the batch runs:
   StagesOfBatch stages{};
 };
@@ -67,13 +68,16 @@ class BatchOfTensors {
   Move sizes(const QueuedBatch& batch);
   // Prepares the move of the data; called after the sizes were exchanged, if they are needed. Allocates results whose
   // size was not known before. The code of an error is invalid_argument if all members find the same error, and
-  // out_of_memory if only this rank has it.
-  Result<Move> data(const QueuedBatch& batch);
+  // out_of_memory if only this rank has it. The batch's work on the device will follow that of `stream`.
+  Result<Move> data(QueuedBatch& batch, Stream stream);
+  // Copies the rows of inputs that their own results will replace. Called before the move, when the inputs are there.
+  Status copy_rows(Stream stream);
 
  private:
   void add(std::vector<Segment>& list, const void* data, std::int64_t count);
   void add_as_they_are(const QueuedBatch& batch);
-  void deal_out_rows(const QueuedBatch& batch);
+  Status deal_out_rows(QueuedBatch& batch, Stream stream);
+  Status plan_copies(QueuedBatch& batch, Stream stream);
   Status gather_rows(const QueuedBatch& batch);
   Status exchange_rows(Operation& operation);
   Result<std::byte*> memory_for(const Operation& operation, KeptResult& result);
@@ -90,6 +94,7 @@ class BatchOfTensors {
   std::vector<std::int64_t> sent_, received_;
   std::vector<std::int64_t> ones_;
   std::vector<std::byte*> next_;  // where the next rows of each tensor are stored
+  std::vector<devices::Move> copies_;
 };
 
 }  // namespace hvd::runtime

@@ -179,7 +179,7 @@ void Lane::begin_batch() {
 void Lane::begin_data() {
   QueuedBatch& batch = queued_.front();
   stage_ = Stage::data;
-  auto move = tensors_.data(batch);
+  auto move = tensors_.data(batch, {stream_.get()});
   if (move) return begin(*move, batch.sequence);
   if (move.error().code != ErrorCode::out_of_memory) {
     refusal_ = std::move(move.error());
@@ -200,6 +200,8 @@ void Lane::begin(const BatchOfTensors::Move& move, Sequence batch) {
   }
   if ((*algorithm)->needs_links_of_host() && waits_for_links(move)) return;
   if (!is_of_host() && stage_ == Stage::data) wait_for_inputs(queued_.front());
+  if (stage_ == Stage::data && !failure_)
+    if (auto copied = tensors_.copy_rows({stream_.get()}); !copied) fail(copied.error());
   if (failure_) return;
   task_ = find_plan(move.collective, *algorithm, team);
   for (Observer* observer : observers_) {
@@ -259,6 +261,7 @@ void Lane::finish(const Error* error) {
   // The batch leaves the queue first, because settling an operation may let its owner submit the next one.
   idle_.splice(idle_.end(), queued_, queued_.begin());
   QueuedBatch& batch = idle_.back();
+  batch.copies = {};
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, error, {});
   if (report_end_) report_end_();
 }
@@ -321,6 +324,7 @@ bool Lane::end_issued() {
   last_end_ = Clock::now();
   idle_.splice(idle_.end(), issued_, issued_.begin());
   QueuedBatch& batch = idle_.back();
+  batch.copies = {};
   for (Observer* observer : observers_) observer->ended(batch.sequence);
   for (Operation* operation : batch.operations) finished_(*operation, batch.sequence, nullptr, {});
   if (report_end_) report_end_();
