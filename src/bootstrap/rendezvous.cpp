@@ -54,11 +54,13 @@ class Rendezvous final : public Bootstrap {
       waits_for_ = Store::may_come_later;
       if (*rank == 0) HVD_RETURN_IF_ERROR(serve(config));
     }
-    int local_rank = environment.number("HOROVOD_LOCAL_RANK").value_or(0);
-    int local_size = environment.number("HOROVOD_LOCAL_SIZE").value_or(1);
-    bool is_circle = local_rank < local_size;
+    auto local_rank = number_of(environment, "HOROVOD_LOCAL_RANK", 0);
+    if (!local_rank) return std::move(local_rank.error());
+    auto local_size = number_of(environment, "HOROVOD_LOCAL_SIZE", 1);
+    if (!local_size) return std::move(local_size.error());
+    bool is_circle = *local_rank < *local_size && *local_size <= *size;
     circle_.emplace(identity_.job + " on " + environment.get("HOROVOD_HOSTNAME").value_or(""),
-                    !is_circle || local_rank == 0, is_circle ? local_size - 1 : 0);
+                    !is_circle || *local_rank == 0, is_circle ? static_cast<int>(*local_size) - 1 : 0);
     if (circle_->leads()) HVD_RETURN_IF_ERROR(enter(Deadline::after(milliseconds_of(config.start_timeout_s))));
     return identity_;
   }

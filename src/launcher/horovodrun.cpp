@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error_ids.hpp"
-#include "base/text/number.hpp"
+#include "base/settings/config.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "launcher/agent/rank_in_image.hpp"
 #include "launcher/checkpoints/command.hpp"
@@ -85,11 +85,8 @@ Result<Flags> read_flags(int count, char** arguments) {
 }
 
 Result<std::chrono::milliseconds> grace_of(const Environment& environment) {
-  auto text = environment.get("HOROVOD_TERMINATION_GRACE_SECONDS");
-  if (!text || text->empty()) return std::chrono::milliseconds(5000);
-  auto seconds = number_in<double>(*text);
-  if (!seconds || !(*seconds >= 0) || *seconds > 86400)
-    return misuse("HOROVOD_TERMINATION_GRACE_SECONDS must be a number of seconds from 0 to 86400, not '" + *text + "'");
+  auto seconds = number_of(environment, "HOROVOD_TERMINATION_GRACE_SECONDS");
+  if (!seconds) return std::move(seconds.error());
   return milliseconds_of(*seconds);
 }
 
@@ -267,7 +264,10 @@ Status find_program(launcher::JobOptions& options, const Environment& environmen
 
 int put_back(const Flags& flags, const Environment& environment) {
   launcher::Requeuing how;
-  how.most = flags.number("max_requeues", environment.number("HOROVOD_MAX_REQUEUES").value_or(0));
+  auto most = number_of(environment, "HOROVOD_MAX_REQUEUES");
+  if (!most && !flags.has("max_requeues"))
+    return complain("the job is not put back into the queue: " + most.error().message, launcher::again_code);
+  how.most = flags.number("max_requeues", most ? static_cast<int>(*most) : 0);
   how.counters = ".";
   how.run = &launcher::run_requeue_command;
   launcher::Requeued result = launcher::requeue(launcher::JobAround(environment), how);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/settings/config.hpp"
 #include "bootstrap/launch/launch.hpp"
 #include "devices/of_rank/devices.hpp"
 #include "native/posix/machine/affinity.hpp"
@@ -100,10 +101,9 @@ std::string introduce_devices(const Environment& environment) {
   if (!visible.machine_has_gpus) return "";
   if (!visible.doubt.empty()) log::info(visible.doubt);
   auto mask = posix::affinity_of_all_threads();
-  DeviceCard card{mask ? std::move(*mask) : posix::CpuMask(),
-                  std::move(visible.gpus),
-                  {},
-                  environment.number("HOROVOD_ELASTIC_SLOT").value_or(-1)};
+  const auto slot = number_of(environment, "HOROVOD_ELASTIC_SLOT", -1);
+  DeviceCard card{
+      mask ? std::move(*mask) : posix::CpuMask(), std::move(visible.gpus), {}, slot ? static_cast<int>(*slot) : -1};
   const devices::Devices devices;
   for (int kind = 0; kind < device_kind_count; ++kind)
     if (const auto it = static_cast<DeviceKind>(kind); it != DeviceKind::host && devices.has(it))

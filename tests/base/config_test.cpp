@@ -159,6 +159,45 @@ TEST(Config, tells_what_is_wrong_with_a_single_value) {
   EXPECT_EQ(fault_in("NCCL_IB_DISABLE", "fast"), "");
 }
 
+TEST(OneKnob, is_read_as_a_config_reads_it) {
+  const std::map<std::string, bool> flags = {{"off", false}, {"No", false}, {" 0", false},  {"+0", false}, {"+1", true},
+                                             {"on", true},   {" 1 ", true}, {"YES ", true}, {"", true},    {" ", true}};
+  for (const auto& [value, is_set] : flags) {
+    const Environment environment({{"HOROVOD_BIND", value}});
+    EXPECT_EQ(is_on(environment, "HOROVOD_BIND").value(), is_set) << value;
+    std::vector<std::string> warnings;
+    EXPECT_EQ(Config::from(environment, warnings)->bind, is_set) << value;
+  }
+  const std::map<std::string, double> numbers = {{"20.5", 20.5}, {"+20", 20}, {" 20\t", 20}, {"", 10}, {" ", 10}};
+  for (const auto& [value, seconds] : numbers) {
+    const Environment environment({{"HOROVOD_PEER_TIMEOUT", value}});
+    EXPECT_EQ(number_of(environment, "HOROVOD_PEER_TIMEOUT").value(), seconds) << value;
+    std::vector<std::string> warnings;
+    EXPECT_EQ(Config::from(environment, warnings)->peer_timeout_s, seconds) << value;
+  }
+}
+
+TEST(OneKnob, has_the_default_of_the_table_or_of_the_caller) {
+  EXPECT_FALSE(is_on(Environment(), "HOROVOD_REQUIRE_FABRIC").value());
+  EXPECT_EQ(number_of(Environment(), "HOROVOD_ELASTIC_TIMEOUT").value(), 600);
+  EXPECT_EQ(number_of(Environment(), "HOROVOD_MAX_REQUEUES", 20).value(), 20);
+  EXPECT_EQ(number_of(Environment(), "HOROVOD_LOCAL_RANK", -1).value(), -1);
+}
+
+TEST(OneKnob, with_a_wrong_value_is_the_error_of_a_config) {
+  for (auto [name, value] : {std::pair("HOROVOD_BIND", "maybe"), std::pair("HOROVOD_PEER_TIMEOUT", "0.5"),
+                             std::pair("HOROVOD_MAX_REQUEUES", "3.5"), std::pair("HOROVOD_MAX_REQUEUES", "3000000000"),
+                             std::pair("HOROVOD_TERMINATION_GRACE_SECONDS", "86401")}) {
+    Environment environment;
+    environment.set(name, value);
+    const std::string fault = name == std::string("HOROVOD_BIND") ? is_on(environment, name).error().message
+                                                                  : number_of(environment, name).error().message;
+    EXPECT_EQ(fault, complaint_about(name, value));
+  }
+  EXPECT_NE(complaint_about("HOROVOD_TERMINATION_GRACE_SECONDS", "86401").find("not below 0 nor above 86400"),
+            std::string::npos);
+}
+
 TEST(Config, takes_zero_where_horovod_means_the_default_by_it) {
   for (const char* name :
        {"HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"})

@@ -243,17 +243,19 @@ TEST_F(GpuOnDouble, takes_the_PTX_where_the_machine_code_is_refused) {
   finish(*device, stream);
 }
 
-TEST_F(GpuOnDouble, copies_one_by_one_where_the_user_wants_it) {
-  Environment environment = environment_of_double();
-  environment.set("HOROVOD_BATCH_D2D_MEMCOPIES", "0");
-  open(environment);
-  Memory memory = memory_of(100);
-  std::vector<Move> moves;
-  for (int i = 0; i < 10; ++i) moves.push_back({memory.data() + i, memory.data() + 50 + i, 1});
-  const std::size_t launches = hvd_double_calls("cuLaunchKernel");
-  EXPECT_TRUE(device->move(stream, moves, {DataType::u8, DataType::u8, 1.0}));
-  EXPECT_EQ(hvd_double_calls("cuLaunchKernel"), launches);
-  finish(*device, stream);
+TEST_F(GpuOnDouble, copies_one_by_one_where_the_user_wants_it_in_any_word_for_off) {
+  for (const char* word : {"0", "off", "no", "False", " 0"}) {
+    Environment environment = environment_of_double();
+    environment.set("HOROVOD_BATCH_D2D_MEMCOPIES", word);
+    open(environment);
+    Memory memory = memory_of(100);
+    std::vector<Move> moves;
+    for (int i = 0; i < 10; ++i) moves.push_back({memory.data() + i, memory.data() + 50 + i, 1});
+    const std::size_t launches = hvd_double_calls("cuLaunchKernel");
+    EXPECT_TRUE(device->move(stream, moves, {DataType::u8, DataType::u8, 1.0}));
+    EXPECT_EQ(hvd_double_calls("cuLaunchKernel"), launches) << word;
+    finish(*device, stream);
+  }
 }
 
 TEST_F(GpuOnDouble, uses_memory_again_in_the_order_of_streams_and_allocates_none_in_steady_state) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "launcher/targets/elastic_request.hpp"
 #include "launcher/targets/mpi_command.hpp"
 #include "launcher/targets/slurm_share.hpp"
 #include "launcher/targets/target.hpp"
@@ -66,6 +67,26 @@ TEST(MpiLaunchers, get_their_own_options) {
             "prterun_--allow-run-as-root_--output_tag_-np_3_-H_n1:2,n2:1_--bind-to_core_--prtemca_plm_ssh_args_-p 2222"
             "_-x_A_-x_B_--more_prog_a b");
   EXPECT_FALSE(mpi_command({"mpiexec", Launcher::hydra, "HYDRA"}, options));  // mpiexec of Hydra takes no port for ssh
+}
+
+TEST(ElasticJobs, wait_as_long_as_the_setting_says_however_it_is_written) {
+  using std::chrono::milliseconds;
+  constexpr std::array arguments = {"--min-np", "1", "--elastic-timeout", "10", "true"};
+  const Flags none, ten = parse_flags(arguments).value();
+  auto timeout_of = [](const Flags& flags, const std::string& value) {
+    const Environment environment({{"HOROVOD_ELASTIC_TIMEOUT", value}});
+    return elastic_settings({flags, environment, 1, {}, {}}).value().timeout;
+  };
+  EXPECT_EQ(timeout_of(none, "900.5"), milliseconds(900'500));
+  EXPECT_EQ(timeout_of(none, "+900"), milliseconds(900'000));
+  EXPECT_EQ(timeout_of(none, " 900"), milliseconds(900'000));
+  EXPECT_EQ(timeout_of(none, ""), milliseconds(600'000));
+  EXPECT_EQ(timeout_of(ten, "900.5"), milliseconds(10'000));
+  Environment wrong, shouted;
+  wrong.set("HOROVOD_ELASTIC_TIMEOUT", "soon");
+  shouted.set("HOROVOD_MPI", "NONE");
+  EXPECT_NE(elastic_settings({none, wrong, 1, {}, {}}).error().message.find("found 'soon'"), std::string::npos);
+  EXPECT_TRUE(elastic_settings({none, shouted, 1, {}, {}})) << "the ranks take it for none";
 }
 
 TEST(MpiLaunchers, are_refused_if_the_one_asked_for_is_not_there) {

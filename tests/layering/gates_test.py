@@ -176,6 +176,25 @@ class Gates(unittest.TestCase):
             self.assertIn(f"{file}:2: ", found)
             (self.root / file).unlink()
 
+    def test_code_that_takes_a_flag_or_a_number_from_a_text_is_found(self):
+        rows = ('constexpr Rule flag{"flag", Rule::Form::flag};\nconstexpr Rule text{"text", Rule::Form::text};\n'
+                'constexpr Rule count{"count", Rule::Form::integer, 0, 9};\n'
+                '    {"HOROVOD_KNOWN", flag, "0", "…"},\n    {"HOROVOD_TIMES", count, "0", "…"},\n'
+                '    {"HOROVOD_RANK", count, "", "…"},\n    {"HOROVOD_FILE", text, "", "…"},\n')
+        self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/base/settings/x.cpp": 'get("HOROVOD_TIMES")\n',
+                           "src/bootstrap/pmi_bridge/preload.c": 'getenv("HOROVOD_KNOWN")\n',
+                           "src/runtime/x.cpp": 'is_on(environment, "HOROVOD_KNOWN")\nvalue.get(name)\n'
+                           'number_of(environment, "HOROVOD_TIMES")\nget("HOROVOD_FILE")\nnumber("HOROVOD_RANK")\n'})
+        self.assertEqual(names.faults_of(self.root), [])
+        self.write({"src/runtime/x.hpp": 'constexpr const char* of_header = "HOROVOD_KNOWN";\n'})
+        for line in ('environment.get("HOROVOD_KNOWN")', 'environment.number("HOROVOD_TIMES")',
+                     'std::getenv("HOROVOD_KNOWN")', 'all.get(\n"HOROVOD_TIMES")', "environment.has(mine)",
+                     "environment.get(x::of_header)"):
+            self.write({"src/api/x.cpp": f'auto mine = "HOROVOD_TIMES";\n{line};\n'})
+            found, = names.faults_of(self.root)
+            self.assertIn("src/api/x.cpp:2: HOROVOD_", found)
+            self.assertIn("read it by is_on() or number_of()", found)
+
     def test_settings_that_nothing_reads_are_found(self):
         rows = '    {"HOROVOD_KNOWN", flag, "0", "…"},\n    {"HOROVOD_OLD", text, "", "…", nowhere, idle},\n'
         self.write(GOOD | {"src/base/settings/config.cpp": rows, "src/base/settings/config.hpp": "bool foo = false;\n"})

@@ -2,7 +2,8 @@
 """Names of files, folders, tests and variables: fails on names that tell nothing, on generic folders, on tests whose
 name is longer than 80 characters, and on HOROVOD_ variables that the table of src/base/settings/config.cpp does not
 know, or that it shows although nothing reads them. Fails, too, on code that reads a setting of users from the
-environment alone, because such code ignores the files of settings.
+environment alone, because such code ignores the files of settings, and on C++ that takes a flag or a number from the
+text of the environment, because such code does not know all words that the table's rows take.
 
 usage: names.py ROOT
 """
@@ -22,6 +23,14 @@ READ_IN_PYTHON = re.compile(r"""\b(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()["']
 ENVIRONMENT_ALONE = re.compile(r"(?: = |Config::from\()(?:hvd::)?Environment::of_this_process\(\)")
 # horovodrun starts these programs as it starts ranks, and has put the values of its files into their environment.
 HAVE_FILES = {"src/launcher/preflight/probe.cpp", "src/launcher/staging/stager.cpp"}
+RULE = re.compile(r'^constexpr Rule (\w+)\{"[^"]*", Rule::Form::(?!text|choice)', re.MULTILINE)
+RAW_READ = re.compile(r'\b(?:get|number|has|\w*getenv)\(\s*(?:"(HOROVOD_\w+)"|(?:\w+::)*(\w+))\s*\)')
+CONSTANT = re.compile(r'\b(\w+) = "(HOROVOD_\w+)"')
+# Launchers write these; bootstraps report a wrong one in words of their own, or pass it on. The last one is a mark that
+# horovodrun compares with another text.
+MAY_BE_RAW = {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_ELASTIC_PROCESS", "HOROVOD_GLOO_RENDEZVOUS_PORT",
+              "HOROVOD_THREAD_SHARE"}
+WITHOUT_TABLE = {"src/bootstrap/pmi_bridge/preload.c"}  # C; it runs also where no library of C++ can be loaded
 # Not part of the tree: the outputs of builds, tools and the hosting machine.
 LEFT_ALONE = {"build", "dist", "shared", "__pycache__", "node_modules"}
 
@@ -94,6 +103,21 @@ def faults_of_readers(rows, sources):
             yield f"{file}: needs no place in HAVE_FILES of tests/layering/names.py"
 
 
+def faults_of_raw_reads(rows, sources):
+    rules = set(RULE.findall(sources.get(TABLE, "")))
+    typed = {name for name, rest in rows.items() if re.match(r"\w+", rest.strip())[0] in rules} - MAY_BE_RAW
+    of_headers = dict(found for file, text in sources.items() if file.endswith(".hpp") for found in
+                      CONSTANT.findall(text))
+    for file, text in sources.items():
+        if not file.endswith((".c", ".cpp", ".hpp")) or file.startswith("src/base/settings/") or file in WITHOUT_TABLE:
+            continue
+        constants = of_headers | dict(CONSTANT.findall(text))
+        for read in RAW_READ.finditer(text):
+            if (name := read[1] or constants.get(read[2])) in typed:
+                yield (f"{file}:{line_of(text, read)}: {name} is a flag or a number, which may be written in several "
+                       "ways; read it by is_on() or number_of() of base/settings/config.hpp")
+
+
 def faults_of(root):
     root = pathlib.Path(root)
     sources = {path.relative_to(root).as_posix(): path.read_text(errors="replace")
@@ -101,7 +125,8 @@ def faults_of(root):
                for path in files_below(root / top) if path.is_file()}
     rows = dict(ROW.findall(sources.get(TABLE, "")))
     return [*faults_of_names(root), *faults_of_tests(root), *faults_of_variables(rows, sources),
-            *faults_of_settings(rows, sources), *faults_of_readers(rows, sources)]
+            *faults_of_settings(rows, sources), *faults_of_readers(rows, sources),
+            *faults_of_raw_reads(rows, sources)]
 
 
 if __name__ == "__main__":

@@ -31,10 +31,14 @@ constexpr Rule flag_or_cost{"flag", Rule::Form::flag_or_cost};
 constexpr Rule bytes{"bytes", Rule::Form::integer, 0, 1ll << 50};
 constexpr Rule slab_bytes{"bytes", Rule::Form::integer, 4096, 1 << 30};
 constexpr Rule count{"count", Rule::Form::integer, 0, 1ll << 40};
+// The code that reads a value of this rule, or of int_seconds, has an int for it.
+constexpr Rule int_count{"count", Rule::Form::integer, 0, std::numeric_limits<int>::max()};
 constexpr Rule positive{"count", Rule::Form::integer, 1, 1ll << 40};
 constexpr Rule port{"port", Rule::Form::integer, 0, 65535};
 constexpr Rule ports{"first-last", Rule::Form::ports, 1, 65535};
 constexpr Rule seconds{"seconds", Rule::Form::decimal};
+constexpr Rule grace{"seconds", Rule::Form::decimal, 0, 86400};
+constexpr Rule int_seconds{"seconds", Rule::Form::decimal, 0, std::numeric_limits<int>::max()};
 constexpr Rule patience{"seconds", Rule::Form::decimal, 1, 1 << 20};
 constexpr Rule milliseconds{"milliseconds", Rule::Form::decimal};
 constexpr Rule variance{"variance", Rule::Form::decimal};
@@ -258,14 +262,13 @@ constexpr Row rows[] = {
      "command for the shell there"},
     {"HOROVOD_REMOTE_PROGRAM", path, "",
      "horovodrun: where horovodrun is on other hosts; default: where it is on this one"},
-    {"HOROVOD_TERMINATION_GRACE_SECONDS", seconds, "5",
-     "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
+    {"HOROVOD_TERMINATION_GRACE_SECONDS", grace, "5", "horovodrun: time that ranks have after SIGTERM before SIGKILL"},
     {"HOROVOD_ELASTIC_RESET_LIMIT", count, "",
      "how often hvd.elastic.run begins again; then it ends the job; default: no limit"},
-    {"HOROVOD_ELASTIC_TIMEOUT", seconds, "600",
+    {"HOROVOD_ELASTIC_TIMEOUT", int_seconds, "600",
      "horovodrun: how long an elastic job waits for the least number of ranks (--min-np), and for a rank that does not "
      "answer"},
-    {"HOROVOD_MAX_REQUEUES", count, "0",
+    {"HOROVOD_MAX_REQUEUES", int_count, "0",
      "horovodrun, job scripts: how often a job whose ranks end with exit code 75 is put back into the queue"},
     {"HOROVOD_CONTAINER_RUNTIME", name, "",
      "horovodrun --container: apptainer, singularity, ch-run, podman-hpc or enroot; default: the first that is there "
@@ -287,7 +290,7 @@ constexpr Row rows[] = {
     {"HOROVOD_ELASTIC_PROCESS", count, "",
      "number of this process in an elastic job, which it keeps while its rank changes", nowhere, ordinary,
      "horovodrun"},
-    {"HOROVOD_ELASTIC_SLOT", count, "", "slot of this process on its host in an elastic job, which decides its GPU",
+    {"HOROVOD_ELASTIC_SLOT", int_count, "", "slot of this process on its host in an elastic job, which decides its GPU",
      nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER", text, "", "the image that the rank runs in (--container)", nowhere, ordinary, "horovodrun"},
     {"HOROVOD_CONTAINER_BIND", text, "",
@@ -473,7 +476,9 @@ std::string expectation(const Rule& rule) {
     case Rule::Form::integer:
       return std::string("a whole number of ") + rule.kind + " from " + as_text(rule.least) + " to " +
              as_text(rule.most);
-    case Rule::Form::decimal: return std::string("a number (") + rule.kind + ") not below " + as_text(rule.least);
+    case Rule::Form::decimal:
+      return std::string("a number (") + rule.kind + ") not below " + as_text(rule.least) +
+             (rule.most < std::numeric_limits<double>::max() ? " nor above " + as_text(rule.most) : "");
   }
   return rule.kind;
 }
@@ -550,6 +555,18 @@ std::string beginning_of_meaning(const Row& row) {
   return *row.setter == '\0' ? "" : std::string("set by ") + row.setter + ": ";
 }
 
+std::string default_of(std::string_view name) {
+  const KnobRow* knob = knob_of(name);
+  return knob == nullptr ? "" : knob->default_value;
+}
+
+// The value without the blanks around it; empty if there is none.
+Result<std::string> value_of(const Environment& environment, std::string_view name) {
+  const std::string value = environment.get(name).value_or("");
+  if (std::string fault = fault_in(name, value); !fault.empty()) return Error(ErrorCode::invalid_argument, fault);
+  return std::string(trimmed(value));
+}
+
 std::string unknown_name(std::string_view found) {
   std::vector<std::string_view> names;
   for (const Row& row : rows) names.emplace_back(std::string_view(row.name).substr(8));
@@ -584,6 +601,23 @@ std::string fault_in(std::string_view name, const std::string& value) {
   Config unused;
   if (row == std::end(rows) || trimmed(value).empty() || take(*row, trimmed(value), unused)) return "";
   return malformed(*row, value).message;
+}
+
+Result<bool> is_on(const Environment& environment, std::string_view name) {
+  auto value = value_of(environment, name);
+  if (!value) return std::move(value.error());
+  auto found = flag_in(value->empty() ? default_of(name) : *value);
+  if (!found) panic("is_on() is for flags with a default, not for " + std::string(name));
+  return *found;
+}
+
+Result<double> number_of(const Environment& environment, std::string_view name, std::optional<double> otherwise) {
+  auto value = value_of(environment, name);
+  if (!value) return std::move(value.error());
+  if (value->empty() && otherwise) return *otherwise;
+  auto found = signed_number_in<double>(value->empty() ? default_of(name) : *value);
+  if (!found) panic("number_of() is for numbers, with a default or `otherwise`, not for " + std::string(name));
+  return *found;
 }
 
 bool means_the_same(std::string_view name, std::string_view one, std::string_view other) {

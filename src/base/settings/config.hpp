@@ -2,6 +2,7 @@
 // The user's settings. They are read once from the environment and then stay constant. The parser, the help text and
 // the documentation are all made from the rows in config.cpp, one for each knob.
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,6 +92,11 @@ MpiUse mpi_use(const Config& config);
 
 // Returns what is wrong with a knob's value. Empty if the value is good or no knob has that name.
 std::string fault_in(std::string_view name, const std::string& value);
+
+// What the environment sets one knob to, for code that has no Config: the value is read as a Config reads it. If the
+// value is missing or empty, the table's default counts, or `otherwise`, which a number without a default needs.
+Result<bool> is_on(const Environment& environment, std::string_view name);
+Result<double> number_of(const Environment& environment, std::string_view name, std::optional<double> otherwise = {});
 
 // True if the knob treats two values as equal, such as "yes" and "1", or "10" and "10.0".
 bool means_the_same(std::string_view name, std::string_view one, std::string_view other);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -83,6 +84,15 @@ static void stay_out_of_children(void) {
   free(after);
 }
 
+/* As is_on() of base/settings/config.hpp, which this library of C lacks. hvd.init() refuses other words. */
+static int may_be_alone(void) {
+  const char* value = system_getenv("HOROVOD_ALLOW_SINGLETON");
+  if (value == NULL) return 0;
+  value += strspn(value, " \t\r\n");
+  return strtol(value, NULL, 10) > 0 || strncasecmp(value, "true", 4) == 0 || strncasecmp(value, "on", 2) == 0 ||
+         strncasecmp(value, "yes", 3) == 0;
+}
+
 static void stop(const char* why) {
   fprintf(
       stderr,
@@ -113,7 +123,7 @@ static void build_bridge(void) {
   is_alone = failure == NULL && pmi_fd[0] == '\0';
   if (failure == NULL) return;
   pmi_fd[0] = '\0';
-  if (system_getenv("HOROVOD_ALLOW_SINGLETON") == NULL) stop(failure);
+  if (!may_be_alone()) stop(failure);
 }
 
 static void build_bridge_once(void) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/text/number.hpp"
+#include "base/settings/config.hpp"
 #include "native/cuda/memory_node.hpp"
 #include "native/posix/processes/thread.hpp"
 
@@ -60,15 +60,16 @@ Result<std::unique_ptr<Device>> Gpu::open(int ordinal, const Environment& enviro
   HVD_RETURN_IF_ERROR(parts->events.start());
   if (const std::string& lack = parts->kernels.lack(); !lack.empty())
     log::warning(lack + ": tensors are copied one by one, and cannot be scaled or converted on the GPU");
-  const bool copies_one_by_one = environment.get("HOROVOD_BATCH_D2D_MEMCOPIES").value_or("1") == "0";
-  constexpr double usual_patience_s = 10;
-  const auto seconds = number_in<double>(environment.get("HOROVOD_PEER_TIMEOUT").value_or(""));
-  const std::chrono::duration<double> patience(seconds.value_or(usual_patience_s));
+  const auto copies_batches = is_on(environment, "HOROVOD_BATCH_D2D_MEMCOPIES");
+  if (!copies_batches) return copies_batches.error();
+  const auto seconds = number_of(environment, "HOROVOD_PEER_TIMEOUT");
+  if (!seconds) return seconds.error();
+  const std::chrono::duration<double> patience(*seconds);
   const std::string root = environment.get("HOROVOD_GPU_ROOT").value_or("");
   const int memory_node = hvd::cuda::memory_node_of((*context)->facts().bus_id, root);
   log::debug("page-locked memory of cuda device " + std::to_string(ordinal) + " comes from " +
              (memory_node < 0 ? "the NUMA node of the thread" : "NUMA node " + std::to_string(memory_node)));
-  return std::unique_ptr<Device>(new Gpu(std::move(parts), copies_one_by_one, patience, memory_node));
+  return std::unique_ptr<Device>(new Gpu(std::move(parts), !*copies_batches, patience, memory_node));
 }
 
 Gpu::Gpu(std::shared_ptr<Parts> parts, bool copies_one_by_one, std::chrono::duration<double> patience, int memory_node)

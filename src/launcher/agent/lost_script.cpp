@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/counted.hpp"
+#include "base/settings/config.hpp"
 #include "base/text/number.hpp"
 #include "native/posix/processes/ask_program.hpp"
 #include "schedulers/slurm/batch_script.hpp"
@@ -104,7 +105,8 @@ void stand_in_for_lost_script(const Environment& environment, const Pace& pace) 
   pace.pause(turn.wait);
   const seconds patience = time_for_slurm();
   Clock::time_point limit = pace.now() + patience;
-  StandIn stand_in(job, environment.number("HOROVOD_MAX_REQUEUES").value_or(most_restarts));
+  const auto allowed = number_of(environment, "HOROVOD_MAX_REQUEUES", most_restarts);
+  StandIn stand_in(job, allowed ? static_cast<int>(*allowed) : most_restarts);
   for (bool acts = false;;) {
     // Slurm has told once that the node is lost: it has as much time again to do something about it.
     const BatchScript script = script_of(job);

@@ -7,6 +7,7 @@
 #include "base/settings/config.hpp"
 #include "base/text/comma_list.hpp"
 #include "base/text/number.hpp"
+#include "base/text/trimmed.hpp"
 #include "native/posix/processes/ask_program.hpp"
 #include "schedulers/slurm/batch_script.hpp"
 
@@ -41,7 +42,7 @@ Status check_environment(const JobRequest& request) {
     return misuse("HOROVOD_BOOTSTRAP=" + bootstrap +
                   ": in an elastic job the ranks meet by what horovodrun assigns; unset it");
   const std::string mpi = request.environment.get("HOROVOD_MPI").value_or("");
-  if (!mpi.empty() && mpi != "none")
+  if (!trimmed(mpi).empty() && !means_the_same("HOROVOD_MPI", mpi, "none"))
     return misuse(
         "HOROVOD_MPI=" + mpi +
         " in an elastic job: a process that ends takes all of its MPI job with it. Unset HOROVOD_MPI, or leave "
@@ -69,8 +70,10 @@ Result<Membership::Settings> elastic_settings(const JobRequest& request) {
     return misuse("--min-np " + std::to_string(settings.least) + " is more than -np " + std::to_string(settings.first));
   if (settings.most < settings.first)
     return misuse("--max-np " + std::to_string(settings.most) + " is less than -np " + std::to_string(settings.first));
-  settings.timeout = std::chrono::seconds(
-      flags.number("elastic_timeout", request.environment.number("HOROVOD_ELASTIC_TIMEOUT").value_or(600)));
+  auto seconds = number_of(request.environment, "HOROVOD_ELASTIC_TIMEOUT");
+  if (!seconds) return std::move(seconds.error());
+  if (flags.has("elastic_timeout")) *seconds = flags.number("elastic_timeout", 0);
+  settings.timeout = milliseconds_of(*seconds);
   if (flags.has("reset_limit")) settings.reset_limit = flags.number("reset_limit", 0);
   auto cooldown = cooldown_of(flags);
   if (!cooldown) return cooldown.error();

@@ -20,8 +20,8 @@ bool is_bound(const Facts& probe, const posix::CpuMask& mask) {
 
 // True if ranks bind themselves in hvd.init(), because the machine has GPUs. Ranks with one mask share it out.
 bool binds_itself(const Environment& environment) {
-  return means_the_same("HOROVOD_BIND", environment.get("HOROVOD_BIND").value_or("1"), "1") &&
-         topology::visible_gpus(environment).machine_has_gpus;
+  const auto binds = is_on(environment, "HOROVOD_BIND");
+  return binds && *binds && topology::visible_gpus(environment).machine_has_gpus;
 }
 
 void judge_node(const std::vector<const Facts*>& node, std::size_t& fewest, std::size_t& most, Verdict& verdict) {
