@@ -46,30 +46,30 @@ typedef enum hvd_status {
 } hvd_status;
 
 typedef enum hvd_dtype {
-  HVD_BOOL,
-  HVD_UINT8,
-  HVD_INT8,
-  HVD_UINT16,
-  HVD_INT16,
-  HVD_INT32,
-  HVD_INT64,
-  HVD_FLOAT16,
-  HVD_BFLOAT16,
-  HVD_FLOAT32,
-  HVD_FLOAT64,
-  HVD_UINT32,
-  HVD_UINT64
+  HVD_BOOL = 0,
+  HVD_UINT8 = 1,
+  HVD_INT8 = 2,
+  HVD_UINT16 = 3,
+  HVD_INT16 = 4,
+  HVD_INT32 = 5,
+  HVD_INT64 = 6,
+  HVD_FLOAT16 = 7,
+  HVD_BFLOAT16 = 8,
+  HVD_FLOAT32 = 9,
+  HVD_FLOAT64 = 10,
+  HVD_UINT32 = 11,
+  HVD_UINT64 = 12
 } hvd_dtype;
 
 typedef enum hvd_verb {
-  HVD_ALLREDUCE,
-  HVD_ALLGATHER,
-  HVD_BROADCAST,
-  HVD_BARRIER,
-  HVD_REDUCESCATTER, /* reduces, then gives every rank its share of the rows (hvd_rows_of) */
-  HVD_ALLTOALL,      /* sends rows of the input to every rank */
-  HVD_JOIN           /* this rank has no more tensors: zeros replace them until all have joined. The output, if not
-                      * null, is an int32_t: the rank that joined last */
+  HVD_ALLREDUCE = 0,
+  HVD_ALLGATHER = 1,
+  HVD_BROADCAST = 2,
+  HVD_BARRIER = 3,
+  HVD_REDUCESCATTER = 4, /* reduces, then gives every rank its share of the rows (hvd_rows_of) */
+  HVD_ALLTOALL = 5,      /* sends rows of the input to every rank */
+  HVD_JOIN = 6           /* this rank has no more tensors: zeros replace them until all have joined. The output, if not
+                          * null, is an int32_t: the rank that joined last */
 } hvd_verb;
 
 /* The numbers that Horovod's users know. HVD_ADASUM works only for allreduce, floating types, the global process set

@@ -3,13 +3,48 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/data_type.hpp"
+#include "base/tensor_view.hpp"
+#include "base/verb.hpp"
+
 namespace {
+
+// Programs keep the numbers of the header with which they were built. A new value follows the last one that is here.
+// (The enums of C are cast to ours, so both have these numbers.)
+template <typename Enum>
+consteval bool are_numbered(std::initializer_list<Enum> values) {
+  int number = 0;
+  for (Enum value : values)
+    if (static_cast<int>(value) != number++) return false;
+  return true;
+}
+static_assert(are_numbered({HVD_OK, HVD_INVALID_ARGUMENT, HVD_MISMATCH, HVD_NOT_INITIALIZED, HVD_SHUT_DOWN,
+                            HVD_PEER_LOST, HVD_TIMEOUT, HVD_UNSUPPORTED, HVD_OUT_OF_MEMORY, HVD_SYSTEM_ERROR}));
+static_assert(are_numbered({HVD_BOOL, HVD_UINT8, HVD_INT8, HVD_UINT16, HVD_INT16, HVD_INT32, HVD_INT64, HVD_FLOAT16,
+                            HVD_BFLOAT16, HVD_FLOAT32, HVD_FLOAT64, HVD_UINT32, HVD_UINT64}));
+static_assert(are_numbered({HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_BARRIER, HVD_REDUCESCATTER, HVD_ALLTOALL,
+                            HVD_JOIN}));
+static_assert(are_numbered({HVD_AVERAGE, HVD_SUM, HVD_ADASUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}));
+static_assert(are_numbered({HVD_HOST, HVD_CUDA, HVD_ROCM}));
+static_assert(are_numbered({HVD_ELASTIC_FIRST, HVD_ELASTIC_FAILED, HVD_ELASTIC_HOSTS_UPDATED}));
+static_assert(are_numbered({HVD_ENGINE_THREAD, HVD_CALLBACK_THREAD}));
+static_assert(are_numbered({HVD_STOP_PROGRAM, HVD_STOP_WARNED, HVD_STOP_TERMINATED, HVD_STOP_TIME}));
+static_assert(are_numbered({HVD_ENTRY_GROUP, HVD_ENTRY_NONE, HVD_ENTRY_BOOL, HVD_ENTRY_INTEGER, HVD_ENTRY_NUMBER,
+                            HVD_ENTRY_TEXT, HVD_ENTRY_TENSOR}));
+using hvd::DataType, hvd::DeviceKind, hvd::Verb;
+static_assert(are_numbered({DataType::boolean, DataType::u8, DataType::i8, DataType::u16, DataType::i16, DataType::i32,
+                            DataType::i64, DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::u32,
+                            DataType::u64}));
+static_assert(are_numbered({Verb::allreduce, Verb::allgather, Verb::broadcast, Verb::barrier, Verb::reduce_scatter,
+                            Verb::alltoall, Verb::join}));
+static_assert(are_numbered({DeviceKind::host, DeviceKind::cuda, DeviceKind::rocm}));
 
 hvd_op_description floats(const char* name, hvd_verb verb, const std::int64_t* shape, int dimensions) {
   hvd_op_description description{};
