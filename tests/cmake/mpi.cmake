@@ -123,5 +123,17 @@ if(TARGET mpi_members_mpich)
   set_tests_properties(${below}_are_worlds_of_one_without_the_bridge PROPERTIES
     ENVIRONMENT "HVD_HOSTS=localhost,localhost;HOROVOD_PMI_BRIDGE=0" PASS_REGULAR_EXPRESSION
     "size of MPI_COMM_WORLD: expected 2.000000, found 1.000000")
+  # a rank that cannot find the others goes on alone only if it may, in the words of a flag
+  set(lost env HOROVOD_RANK=0 HOROVOD_SIZE=2 HOROVOD_LOCAL_STORE=/none LD_PRELOAD=$<TARGET_FILE:horovod_pmi_bridge>)
+  foreach(word 0 off on)
+    add_test(NAME ${below}_that_is_lost_asks_whether_it_may_be_alone_${word}
+             COMMAND ${lost} HOROVOD_ALLOW_SINGLETON=${word} $<TARGET_FILE:mpi_members_mpich> on_hosts)
+    set(told "MPI cannot find the other ranks")
+    if(word STREQUAL on)
+      set(told "size of MPI_COMM_WORLD: expected 2.000000, found 1.000000")
+    endif()
+    set_tests_properties(${below}_that_is_lost_asks_whether_it_may_be_alone_${word} PROPERTIES LABELS mpi TIMEOUT 60
+                         ENVIRONMENT HVD_HOSTS=localhost,localhost PASS_REGULAR_EXPRESSION "${told}")
+  endforeach()
   add_dependencies(mpi_members_mpich horovodrun horovod_pmi_bridge horovod_bridge)
 endif()
