@@ -2,8 +2,9 @@
 """Closed sets: fails on a switch over an enum of ours that has a default. The default would take a value that is added
 later; without it the compiler names the switch. Enums of C and numbers may have a default. Fails, too, where Python
 or horovod.hpp lacks a verb, a reduce operation or a type of horovod.h, or the operations of horovod.tensorflow are
-others in C++ than in Python, or one that moves tensors has no gradient: TensorFlow would run it alone, or train without
-its part. Fails, too, where a list of the frameworks lacks a binding, or a binding a function of HorovodBasics.
+others in C++ than in Python, or one that moves tensors has no gradient there or in horovod.torch: TensorFlow would run
+it alone, or a model would train without its part. Fails, too, where a list of the frameworks lacks a binding, or a
+binding a function of HorovodBasics.
 
 usage: closed_sets.py ROOT
 """
@@ -119,6 +120,17 @@ def faults_of_bindings(root):
                 yield f"{file}: does not know the binding {PYTHON}/{binding}; expected {pattern.format(binding)}"
 
 
+def faults_of_torch(root):
+    header = root / "src/api/horovod.h"
+    verbs = re.search(r"typedef enum hvd_verb \{(.*?)\}", header.read_text() if header.is_file() else "", re.DOTALL)
+    names = set(re.findall(r"\bHVD_(\w+)", verbs.group(1))) - {"BARRIER", "JOIN"} if verbs else ()
+    for path in sorted((root / PYTHON / "torch").glob("*.py")) if names else ():
+        text = path.read_text()
+        for name in re.findall(rf"\b_core\.({'|'.join(sorted(names))})\b", text)[:1]:
+            if "(torch.autograd.Function)" not in text or not re.search(r"\bwants_gradient\(", text):
+                yield f"{path.relative_to(root)}: {name} has no gradient; torch would train without its part"
+
+
 def faults_of_tensorflow(root):
     kernels, package = root / "src/python/tensorflow", root / "src/python/horovod/tensorflow"
     if not kernels.is_dir():
@@ -138,7 +150,7 @@ def faults_of_tensorflow(root):
 def faults_of(root):
     root = pathlib.Path(root)
     faults = [*faults_of_constants(root), *faults_of_basics(root), *faults_of_bindings(root),
-              *faults_of_tensorflow(root)]
+              *faults_of_torch(root), *faults_of_tensorflow(root)]
     for path in (path for folder in FOLDERS if (root / folder).is_dir() for path in files_below(root / folder)):
         if not path.is_file() or path.suffix not in KINDS:
             continue

@@ -256,6 +256,17 @@ class Gates(unittest.TestCase):
         found, = closed_sets.faults_of(self.root)
         self.assertIn("src/python/horovod/torch/__init__.py: HVD_MIN of hvd_reduce_op", found)
 
+    def test_a_verb_without_a_gradient_for_torch_is_found(self):
+        verb = "class Gather(torch.autograd.Function): pass\nprepare(_core.GATHER)\nif wants_gradient([tensor]): pass\n"
+        header = "typedef enum hvd_verb { HVD_GATHER = 0, HVD_JOIN = 6 } hvd_verb;\n"
+        self.write(GOOD | {"src/api/horovod.h": header, "src/python/core/module.cpp": '{"G", HVD_GATHER}, {"J", HVD_JOIN}',
+                           "src/api/horovod.hpp": "HVD_GATHER", "src/python/horovod/torch/_join.py": "_core.JOIN"})
+        for text, has_gradient in ((verb, True), (verb.replace("if wants_gradient([tensor])", "if True"), False),
+                                   (verb.replace("(torch.autograd.Function)", ""), False)):
+            self.write({"src/python/horovod/torch/_gather.py": text})
+            self.assertEqual(["torch/_gather.py: GATHER" in fault for fault in closed_sets.faults_of(self.root)],
+                             [] if has_gradient else [True])
+
     def test_a_function_about_the_job_that_a_binding_lacks_is_found(self):
         basics = ("class HorovodBasics:\n    @property\n    def PATH(self):\n    def rank(self):\n    def _mpi(self):\n"
                   "\n\ndef size():\n")
