@@ -5,6 +5,7 @@ elastic_test.py BUILD [Class.test]
 The ranks (elastic_rank.cpp) write a file for each world in which they have made a step, and add up ones, by which they
 would find a rank of another world. The tests wait for these files.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -85,6 +86,13 @@ def end_process(process, with_signal=signal.SIGKILL):
     nodes("on", "login", "kill", f"-{int(with_signal)}", str(process))
 
 
+def kill_all(processes):
+    """Kills these processes. The end of one may have ended another: a watcher ends with its agent."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
 def on(node, processes):
     """Those of the processes, as they are numbered outside of the cluster, that are on this node."""
     pid = pathlib.Path(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/pid-{node}").read_text().strip()
@@ -153,8 +161,7 @@ class MoreJobs(ElasticTest):
     def test_the_agent_of_a_node_is_killed(self):
         job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:2,n2:2")
         epoch, _ = job.wait_for_world(4)
-        for agent in on("n2", agents()):
-            os.kill(agent, signal.SIGKILL)
+        kill_all(on("n2", agents()))
         job.wait_for_world(2, epoch, ["n1", "n1"])
         self.succeed(job, 2)
 
@@ -202,8 +209,7 @@ class MoreJobs(ElasticTest):
     def test_fewer_ranks_than_the_least_end_a_job_whose_hosts_are_fixed_at_once(self):
         job = ElasticJob(self, "-np", "4", "--min-np", "3", "-H", "n1:2,n2:2", HOROVOD_PEER_TIMEOUT="4")
         job.wait_for_world(4)
-        for agent in on("n2", agents()):
-            os.kill(agent, signal.SIGKILL)
+        kill_all(on("n2", agents()))
         self.end(job, 137)
         self.assertIn("3 ranks are needed (--min-np), 2 can take part, and the hosts of this job are fixed",
                       job.errors.decode())
@@ -259,8 +265,7 @@ class InSlurm(ElasticTest):
     def test_no_host_is_left_that_makes_up_the_least_number_of_ranks(self):
         job = self.job("-np", "6", "--min-np", "5")
         job.wait_for_world(6)
-        for agent in on("n3", agents()):
-            os.kill(agent, signal.SIGKILL)
+        kill_all(on("n3", agents()))
         self.end(job, 137)
         self.assertIn("5 ranks are needed (--min-np), 4 can take part, and the hosts of this job are fixed",
                       job.errors.decode())
