@@ -69,10 +69,8 @@ NAMED_IN_BINDINGS = (
     *(("hvd_reduce_op", file, lambda value: rf"\b{value[4:].capitalize()}\b")
       for file in ("__init__.py", "mpi_ops.py")),
 )
-# The files from which users have the functions of HorovodBasics, and those that a file does without, as Horovod's does.
-HAVE_BASICS = {**{f"{binding}/{file}": () for binding in ("torch", "tensorflow")
-                  for file in ("_job.py", "mpi_ops.py", "__init__.py")},
-               "keras/__init__.py": (), "tensorflow/keras/__init__.py": (), "torch/__init__.py": ("is_homogeneous",)}
+# A function of HorovodBasics that a file does without, as Horovod's does.
+WITHOUT_BASICS = {"torch/__init__.py": ("is_homogeneous",)}
 # (file that knows the bindings, how it names one)
 KNOW_BINDINGS = (
     (f"{PYTHON}/common/util.py", r'EXTENSIONS = \([^)]*"{}"'),
@@ -86,9 +84,15 @@ def bindings_of(root):
     return [path.parent.name for path in sorted((root / PYTHON).glob("*/mpi_ops.py"))]
 
 
-def faults_of_constants(root):
+def enums_of(root):
+    """Gives each enum of horovod.h with the text of its values."""
     header = root / "src/api/horovod.h"
-    enums = dict(re.findall(r"typedef enum (\w+) \{(.*?)\}", header.read_text(), re.DOTALL) if header.is_file() else ())
+    text = header.read_text() if header.is_file() else ""
+    return dict(re.findall(r"typedef enum (\w+) \{(.*?)\}", text, re.DOTALL))
+
+
+def faults_of_constants(root):
+    enums = enums_of(root)
     in_bindings = [(enum, f"{PYTHON}/{binding}/{file}", pattern, ())
                    for binding in bindings_of(root) for enum, file, pattern in NAMED_IN_BINDINGS]
     for enum, file, pattern, without in (*NAMED, *in_bindings):
@@ -102,14 +106,21 @@ def faults_of_constants(root):
                 yield f"{file}: {value} of {enum} in src/api/horovod.h has no name here; expected {expected}"
 
 
+def files_with_basics(root):
+    """Gives the files from which users have the functions of HorovodBasics."""
+    files = ("_job.py", "mpi_ops.py", "__init__.py")
+    return [*(f"{binding}/{file}" for binding in bindings_of(root) for file in files),
+            "keras/__init__.py", "tensorflow/keras/__init__.py"]
+
+
 def faults_of_basics(root):
     basics = root / PYTHON / "common/basics.py"
     text = basics.read_text().partition("class HorovodBasics:")[2] if basics.is_file() else ""
     functions = re.findall(r"(?<!@property)\n    def ([a-z]\w*)\(", text.partition("\n\n\n")[0])
-    for file, without in HAVE_BASICS.items():
+    for file in files_with_basics(root):
         names = set(re.findall(r"\w+", (root / PYTHON / file).read_text())) if (root / PYTHON / file).is_file() else ()
         for function in functions if names else ():
-            if function not in names and function not in without:
+            if function not in names and function not in WITHOUT_BASICS.get(file, ()):
                 yield f"{PYTHON}/{file}: HorovodBasics.{function} of common/basics.py has no name here"
 
 
@@ -121,9 +132,7 @@ def faults_of_bindings(root):
 
 
 def faults_of_torch(root):
-    header = root / "src/api/horovod.h"
-    verbs = re.search(r"typedef enum hvd_verb \{(.*?)\}", header.read_text() if header.is_file() else "", re.DOTALL)
-    names = set(re.findall(r"\bHVD_(\w+)", verbs.group(1))) - {"BARRIER", "JOIN"} if verbs else ()
+    names = set(re.findall(r"\bHVD_(\w+)", enums_of(root).get("hvd_verb", ""))) - {"BARRIER", "JOIN"}
     for path in sorted((root / PYTHON / "torch").glob("*.py")) if names else ():
         text = path.read_text()
         for name in re.findall(rf"\b_core\.({'|'.join(sorted(names))})\b", text)[:1]:

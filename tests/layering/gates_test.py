@@ -270,7 +270,9 @@ class Gates(unittest.TestCase):
     def test_a_function_about_the_job_that_a_binding_lacks_is_found(self):
         basics = ("class HorovodBasics:\n    @property\n    def PATH(self):\n    def rank(self):\n    def _mpi(self):\n"
                   "\n\ndef size():\n")
-        files = {f"src/python/horovod/{file}": "rank\n" for file in closed_sets.HAVE_BASICS}
+        self.write({f"src/python/horovod/{binding}/mpi_ops.py": "" for binding in ("torch", "tensorflow")})
+        files = {f"src/python/horovod/{file}": "rank\n" for file in closed_sets.files_with_basics(self.root)}
+        self.assertEqual(len(files), 8)
         self.write(GOOD | files | {"src/python/horovod/common/basics.py": basics})
         self.assertEqual(closed_sets.faults_of(self.root), [])
         for file in files:
