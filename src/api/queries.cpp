@@ -141,10 +141,9 @@ hvd_status hvd_visit_settings(void (*visit)(void*, const char*, const char*, con
   auto settings = hvd::runtime::settings_of_this_process();
   if (!settings) return fail(settings.error());
   for (hvd::Setting& setting : *settings) {
-    for (const char* flag : {"0", "1"})
-      if (hvd::knob_of(setting.name)->kind == std::string_view("flag") &&
-          hvd::means_the_same(setting.name, setting.value, flag))
-        setting.value = flag;
+    if (hvd::knob_of(setting.name)->kind == std::string_view("flag"))
+      for (const char* word : {"0", "1"})
+        if (hvd::means_the_same(setting.name, setting.value, word)) setting.value = word;
     visit(context, setting.name.c_str(), setting.value.c_str(), setting.origin().c_str());
   }
   return HVD_OK;

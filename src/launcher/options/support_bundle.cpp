@@ -64,10 +64,11 @@ void add_output_of_ranks(std::vector<BundleFile>& files, const std::string& fold
 // Adds the newest logs of batch systems in the working directory: one of each kind.
 void add_logs_of_batch_systems(std::vector<BundleFile>& files) {
   std::set<std::string> logs;
+  const auto names = posix::names_in(".");
   for (const char* pattern : schedulers::output_files_of_all()) {
     std::string newest;
     time_t when = 0;
-    for (const std::string& name : posix::names_in(".")) {
+    for (const std::string& name : names) {
       struct stat found {};
       if (::fnmatch(pattern, name.c_str(), 0) != 0 || ::stat(name.c_str(), &found) != 0) continue;
       if (found.st_mtime < when) continue;
