@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from virtual_nodes import NODES, enter
@@ -124,8 +125,7 @@ class Strangers(EndTest):
         return places
 
     def test_at_every_port_of_a_running_job_do_no_harm(self):
-        notes = os.path.join(BUILD, "strangers")
-        os.makedirs(notes)
+        notes = tempfile.mkdtemp(prefix="strangers-", dir=BUILD)
         self.addCleanup(shutil.rmtree, notes)
         job = ClusterJob("", "", whole=[NODES, "on", "n1", HOROVODRUN, "-np", "4", "-H", "n1:2,n2:2",
                                         os.path.join(BUILD, "tests", "partition_rank"), "shutdown", "nobody", notes],

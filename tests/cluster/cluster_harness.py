@@ -6,6 +6,7 @@ The tests find ranks by a mark in their environment, and agents by their command
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 from virtual_nodes import HERE, NODES
@@ -15,7 +16,8 @@ BUILD = os.path.realpath(sys.argv.pop(1))
 os.environ["HOROVODRUN"] = HOROVODRUN = os.path.join(BUILD, "bin", "horovodrun")
 os.environ["HOROVOD_SSH"] = os.path.join(HERE, "agent")
 os.environ["HOROVOD_START_TIMEOUT"] = "120"
-from launcher_harness import Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
+os.environ.setdefault("HVD_LIMIT_SECONDS", "120")
+from launcher_harness import LIMIT_SECONDS, Job, LauncherTest, last_block, marked_processes, wait_for_end  # noqa: E402
 
 AGENT_FLAGS = {b"--as-agent-of-a-host", b"--as-agent-that-calls"}
 KEEPER_FLAG = b"--as-keeper-of-a-rank"
@@ -54,8 +56,14 @@ def is_keeper(pid):
     return read(pid, "cmdline").split(b"\0")[1:2] == [KEEPER_FLAG]
 
 
+def family_of(pid):
+    """(parent, process group, session); () if the process has ended."""
+    return tuple(map(int, read(pid, "stat").rpartition(b")")[2].split()[1:4]))
+
+
 def parent_of(pid):
-    return int(read(pid, "stat").rpartition(b")")[2].split()[1])
+    """None if the process has ended."""
+    return next(iter(family_of(pid)), None)
 
 
 def nodes(*arguments):
@@ -65,6 +73,18 @@ def nodes(*arguments):
 def on_n1(*arguments, stdin=None, **environment):
     return subprocess.run([NODES, "on", "n1", HOROVODRUN, *arguments], env=dict(os.environ, **environment),
                           input=stdin or "", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+
+
+def wait_until_none_is_left(processes):
+    while left := [pid for pid in processes() if read(pid, "cmdline")]:
+        try:
+            descriptor = os.pidfd_open(left[0])
+        except OSError:
+            continue
+        try:
+            wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
+        finally:
+            os.close(descriptor)
 
 
 class ClusterJob(Job):
@@ -81,34 +101,30 @@ class ClusterJob(Job):
         raise AssertionError("there is no horovodrun")
 
     def rank(self, number):
-        for pid in marked_processes(self.mark):
-            if f"HOROVOD_RANK={number}".encode() in read(pid, "environ").split(b"\0") and \
-                    os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) == b"horovodrun" and \
-                    b"1000" in read(pid, "cmdline"):
-                return pid
+        """Tries again, because a process shows no environment during an exec."""
+        limit = time.monotonic() + LIMIT_SECONDS
+        while time.monotonic() < limit:
+            for pid in marked_processes(self.mark):
+                if f"HOROVOD_RANK={number}".encode() in read(pid, "environ").split(b"\0") and \
+                        os.path.basename(read(parent_of(pid), "cmdline").split(b"\0")[0]) == b"horovodrun" and \
+                        b"1000" in read(pid, "cmdline"):
+                    return pid
         raise AssertionError(f"there is no rank {number}")
 
     def assert_nothing_is_left(self, test):
         """Waits until no process of the job is left: after a kill of horovodrun, processes on other nodes end later."""
-        while left := [pid for pid in agents() + marked_processes(self.mark) if read(pid, "cmdline")]:
-            try:
-                descriptor = os.pidfd_open(left[0])
-            except OSError:
-                continue
-            try:
-                wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
-            finally:
-                os.close(descriptor)
+        wait_until_none_is_left(lambda: agents() + marked_processes(self.mark))
         super().assert_nothing_is_left(test)
 
 
 class RefusalTest(unittest.TestCase):
     def refused(self, *arguments, **environment):
-        """Runs horovodrun on n1, checks that it starts nothing and leaves nothing, and returns its standard error."""
+        """Runs horovodrun on n1, checks that it starts nothing and leaves nothing, and returns its standard error. An
+        agent on another node may end a little later than horovodrun."""
         result = on_n1(*arguments, "echo", "started", **environment)
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(result.stdout, "")
-        self.assertEqual(agents(), [])
+        wait_until_none_is_left(agents)
         return result.stderr
 
 

@@ -16,8 +16,8 @@ import unittest
 
 from virtual_nodes import HERE, NODES, enter
 from cluster_harness import (BUILD, HOROVODRUN, WAIT, ClusterJob, EndTest, RefusalTest, agents, cluster_processes,
-                             is_keeper, nodes, on_n1, parent_of, read)
-from launcher_harness import LIMIT_SECONDS, LauncherTest, last_block, marked_processes, wait_for_end
+                             family_of, is_keeper, nodes, on_n1, parent_of, read, wait_until_none_is_left)
+from launcher_harness import LIMIT_SECONDS, LauncherTest, last_block, marked_processes
 
 
 class Ranks(unittest.TestCase):
@@ -367,9 +367,13 @@ class CancelledInSlurm(LauncherTest):
         nodes("on", "login", *how)
         self.assertNotEqual(job.finish(), 0)
         job.assert_nothing_is_left(self)
-        left = subprocess.run([NODES, "on", "login", "squeue", "-h", "-s", "-j", step.split(".")[0]],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
-        self.assertNotIn(step + " ", left)
+        limit = time.monotonic() + LIMIT_SECONDS
+        while step + " " in self.steps_of(step.split(".")[0]):  # Slurm notices its end a little later
+            self.assertLess(time.monotonic(), limit, f"Slurm still has the step {step}")
+
+    def steps_of(self, job):
+        return subprocess.run([NODES, "on", "login", "squeue", "-h", "-s", "-j", job], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False).stdout
 
     def test_the_job_of_salloc(self):
         job, step = self.start("salloc", "--quiet", "-N2", "-n4", "--ntasks-per-node=2")
@@ -399,13 +403,7 @@ class CancelledInSlurm(LauncherTest):
         self.addCleanup(job.clean_up)
         step = job.wait_for_lines(4)[0].split()[-1].decode()
         nodes("on", "login", "scancel", step.split(".")[0])
-        while left := [pid for pid in marked_processes(job.mark) if pid != job.front.pid and read(pid, "cmdline")]:
-            try:
-                descriptor = os.pidfd_open(left[0])
-            except OSError:
-                continue
-            wait_for_end(descriptor, f"process {left[0]} ({read(left[0], 'cmdline')})")
-            os.close(descriptor)
+        wait_until_none_is_left(lambda: [pid for pid in marked_processes(job.mark) if pid != job.front.pid])
         job.front.kill()
         job.finish()
 
@@ -437,9 +435,9 @@ class WithMpi(EndTest):
         limit = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < limit:
             for pid in marked_processes(job.mark):
+                parent = parent_of(pid)
                 if {b"PMI_RANK=%d" % number, b"PMIX_RANK=%d" % number} & set(read(pid, "environ").split(b"\0")) and \
-                        is_keeper(parent_of(pid)) and os.getsid(pid) == parent_of(pid) and \
-                        os.getpgid(pid) == pid:
+                        is_keeper(parent) and family_of(pid) == (parent, pid, parent):
                     return pid
         raise AssertionError(f"there is no rank {number}")
 

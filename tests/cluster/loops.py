@@ -76,10 +76,12 @@ class LoopJob(ClusterJob):
 
 
 def kill(pid, one=signal.SIGKILL):
+    """False if the process had ended before."""
     try:
         os.kill(pid, one)
     except ProcessLookupError:
-        pass
+        return False
+    return True
 
 
 class Loops(EndTest):
@@ -132,9 +134,8 @@ class Loops(EndTest):
         if harm in ("cut", "kill"):
             nodes(harm, victim)
             return None
-        for pid in self.those(job, harm, victim) or self.launcher(job):
-            kill(pid)
-            break
+        if not any(map(kill, self.those(job, harm, victim))):  # kills one of them
+            any(map(kill, self.launcher(job)))
         return None
 
     @staticmethod
@@ -165,7 +166,8 @@ class Loops(EndTest):
         if harm == "watcher":
             return [pid for pid in ours if parent_of(pid) not in ours]
         if harm == "daemon":  # the daemon of the site's launcher
-            return [parent_of(pid) for number, pid in job.gates().items() if HOSTS[number] == victim]
+            return [parent for number, pid in job.gates().items() if HOSTS[number] == victim
+                    and (parent := parent_of(pid))]
         return [pid for pid in marked_processes(job.mark) if is_keeper(pid)
                 and is_keeper(parent_of(pid)) == (harm == "keeper")]
 
