@@ -78,7 +78,7 @@ def on_login(*words, **environment):
 def let_slurm_give_up_nodes_soon():
     """Slurm gives up a node that gives no answer for so long; 300 s if nothing is said."""
     with open(f"/run/hvd-clusters/{os.environ['HVD_CLUSTER']}/slurm.conf", "a") as file:
-        file.write("SlurmdTimeout=5\n")
+        file.write("SlurmdTimeout=10\n")
     on_login("scontrol", "reconfigure")
 
 
@@ -86,11 +86,15 @@ def end_process(process, with_signal=signal.SIGKILL):
     nodes("on", "login", "kill", f"-{int(with_signal)}", str(process))
 
 
-def kill_all(processes):
-    """Kills these processes. The end of one may have ended another: a watcher ends with its agent."""
+def signal_all(processes, with_signal):
+    """Signals these processes. The end of one may have ended another: a watcher ends with its agent."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(process, with_signal)
+
+
+def kill_all(processes):
+    signal_all(processes, signal.SIGKILL)
 
 
 def on(node, processes):
@@ -174,16 +178,14 @@ class MoreJobs(ElasticTest):
 
     def test_a_node_stands_still_and_comes_back_to_a_job_that_goes_on_without_it(self):
         # The kernel of such a node answers, so it is no host that is lost, but ranks that others wait for.
-        job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:2,n2:2", "--elastic-timeout", "3",
-                         HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+        job = ElasticJob(self, "-np", "4", "--min-np", "2", "-H", "n1:2,n2:2", "--elastic-timeout",
+                         "10", HOROVOD_STALL_CHECK_TIME_SECONDS="2", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="6")
         epoch, _ = job.wait_for_world(4)
         still = on("n2", marked_processes(job.mark) + agents())
         self.assertGreaterEqual(len(still), 4)
-        for process in still:
-            os.kill(process, signal.SIGSTOP)
+        signal_all(still, signal.SIGSTOP)
         job.wait_for_world(2, epoch, ["n1", "n1"])
-        for process in still:
-            os.kill(process, signal.SIGCONT)
+        signal_all(still, signal.SIGCONT)
         job.wait_for_ends_on("n2", of=lambda: marked_processes(job.mark))
         self.succeed(job, 2)
 
@@ -257,7 +259,8 @@ class InSlurm(ElasticTest):
         # salloc does not end its command, and Slurm only ends what runs in steps.
         job = self.job("-np", "6", "--min-np", "2")
         job.wait_for_world(6)
-        on_login("scancel", *on_login("squeue", "-h", "-o", "%i").split())
+        running = on_login("squeue", "-h", "-t", "RUNNING", "-o", "%i").split()  # an earlier job may be COMPLETING
+        on_login("scancel", *running)
         job.finish()
         job.assert_nothing_is_left(self)
         self.assertRegex(job.errors.decode(), r"horovodrun: Slurm has ended the job \d+: this job ends with it")

@@ -10,7 +10,7 @@ foreach(ranks 1 3)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/checkpoints_of_${ranks}_ranks)
   file(MAKE_DIRECTORY ${folder})
   add_test(NAME ${name} COMMAND horovodrun -np ${ranks} $<TARGET_FILE:checkpoint_rank> ${folder})
-  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60 SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180 SKIP_RETURN_CODE 77)
 endforeach()
 
 if(HVD_BUILD_EXAMPLES AND NOT HVD_SANITIZE)
@@ -19,5 +19,5 @@ if(HVD_BUILD_EXAMPLES AND NOT HVD_SANITIZE)
            COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/multiprocess/example_goes_on.py
                    $<TARGET_FILE:horovodrun> $<TARGET_FILE:hvd_example_pi>)
   set_tests_properties(checkpoint.the_example_in_cpp_goes_on_where_it_was_interrupted PROPERTIES
-                       LABELS ranks TIMEOUT 60)
+                       LABELS ranks TIMEOUT 180)
 endif()

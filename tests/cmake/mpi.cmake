@@ -75,7 +75,7 @@ foreach(abi mpich openmpi abi)
         set(ranks 3)
       endif()
       add_test(NAME ${test} COMMAND ${mpiexec_${abi}} -n ${ranks} $<TARGET_FILE:mpi_members_${abi}> ${scene})
-      set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 4)
+      set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT 180 PROCESSORS 4)
     endforeach()
     set(members mpi.members_over_${abi})
     set_tests_properties(${members}_library_starts_it ${members}_two_beside_a_third PROPERTIES ENVIRONMENT
@@ -84,7 +84,7 @@ foreach(abi mpich openmpi abi)
                          PROPERTIES ENVIRONMENT HOROVOD_START_TIMEOUT=1 PASS_REGULAR_EXPRESSION
                                     "init said: not all processes of the job called.*then it said: an earlier hvd.init")
     add_test(NAME ${members}_alone COMMAND mpi_members_${abi} on_hosts)
-    set_tests_properties(${members}_alone PROPERTIES LABELS mpi TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=mpi)
+    set_tests_properties(${members}_alone PROPERTIES LABELS mpi TIMEOUT 180 ENVIRONMENT HOROVOD_BOOTSTRAP=mpi)
     set_tests_properties(${members}_one_starts_it PROPERTIES ENVIRONMENT "HOROVOD_MPI=${abi};HOROVOD_BOOTSTRAP=mpi")
   endif()
   add_test(NAME mpi.giant_messages_over_${abi} COMMAND ${mpiexec_${abi}} -n 2 $<TARGET_FILE:mpi_conformance> 2
@@ -113,7 +113,7 @@ if(TARGET mpi_members_mpich)
            COMMAND ${horovodrun} 2 $<TARGET_FILE:mpi_members_mpich> on_hosts)
   foreach(test find_each_other and_a_script_find_each_other find_each_other_one_program_after_the_other
           find_each_other_over_its_store are_started_by_the_library are_one are_worlds_of_one_without_the_bridge)
-    set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 60 PROCESSORS 4 ENVIRONMENT
+    set_tests_properties(${below}_${test} PROPERTIES LABELS mpi TIMEOUT 180 PROCESSORS 4 ENVIRONMENT
                                                      HVD_HOSTS=localhost,localhost)
   endforeach()
   set_tests_properties(${below}_find_each_other_over_its_store PROPERTIES ENVIRONMENT
@@ -132,7 +132,7 @@ if(TARGET mpi_members_mpich)
     if(word STREQUAL on)
       set(told "size of MPI_COMM_WORLD: expected 2.000000, found 1.000000")
     endif()
-    set_tests_properties(${below}_that_is_lost_asks_whether_it_may_be_alone_${word} PROPERTIES LABELS mpi TIMEOUT 60
+    set_tests_properties(${below}_that_is_lost_asks_whether_it_may_be_alone_${word} PROPERTIES LABELS mpi TIMEOUT 180
                          ENVIRONMENT HVD_HOSTS=localhost,localhost PASS_REGULAR_EXPRESSION "${told}")
   endforeach()
   add_dependencies(mpi_members_mpich horovodrun horovod_pmi_bridge horovod_bridge)

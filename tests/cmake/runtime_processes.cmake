@@ -23,7 +23,7 @@ add_executable(runtime_nested ${runtime_programs}/runtime_nested.cpp)
 target_link_libraries(runtime_nested PRIVATE horovod)
 set(nested $<TARGET_FILE:runtime_nested>)
 add_test(NAME runtime.the_time_to_start_is_one_line COMMAND horovodrun -np 2 --verbose ${nested} 2)
-set_tests_properties(runtime.the_time_to_start_is_one_line PROPERTIES LABELS ranks TIMEOUT 60 PASS_REGULAR_EXPRESSION
+set_tests_properties(runtime.the_time_to_start_is_one_line PROPERTIES LABELS ranks TIMEOUT 180 PASS_REGULAR_EXPRESSION
   "started in [0-9.]+ s: launch [0-9.]+, imports [0-9.]+ .slowest: rank [01] on .*, bootstrap [0-9.]+, MPI .*, links")
 set(launcher_run horovodrun -np)
 set(launchers run)
@@ -48,13 +48,13 @@ if(NOT HVD_SANITIZE)
     set(name runtime.ranks_of_${launcher}_bind_themselves_near_to_their_gpus)
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/gpus_of_${launcher})
     add_test(NAME ${name} COMMAND ${launcher_${launcher}} 2 $<TARGET_FILE:placement_rank> ${folder} 2)
-    set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60)
+    set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180)
   endforeach()
 endif()
 foreach(outer IN LISTS launchers)
   set(name runtime.children_of_a_rank_of_${outer}_are_no_ranks)
   add_test(NAME ${name} COMMAND ${launcher_${outer}} 2 ${nested} 2 inside ${nested} refused)
-  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60)
+  set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180)
   foreach(inner IN LISTS launchers)
     if(outer STREQUAL orterun AND inner STREQUAL orterun)
       continue() # orterun says that it "does not support recursive calls"
@@ -66,7 +66,7 @@ foreach(outer IN LISTS launchers)
         set(command $<TARGET_FILE:horovodrun> -np)
       endif()
       add_test(NAME ${name} COMMAND ${launcher_${outer}} 2 ${nested} 2 ${when} ${command} 3 ${nested} 3)
-      set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 60)
+      set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180)
     endforeach()
   endforeach()
 endforeach()
@@ -79,7 +79,7 @@ if(NOT HVD_SANITIZE)
   add_test(NAME runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
            COMMAND horovodrun -np 2 sh -c "${in_another_space}")
   set_tests_properties(runtime.children_of_a_rank_in_another_space_of_process_numbers_are_no_ranks
-                       PROPERTIES LABELS ranks TIMEOUT 60)
+                       PROPERTIES LABELS ranks TIMEOUT 180)
 endif()
 
 # Where the user may not make namespaces, these two tests pass without having tested anything.
@@ -89,7 +89,7 @@ add_test(NAME runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
          COMMAND sh -c "unshare -rpf true || exit 0; exec $<TARGET_FILE:horovodrun> -np 2 unshare -rpf ${nested} 2")
 set_tests_properties(runtime.a_job_on_one_node_needs_no_network_address
                      runtime.ranks_of_one_node_may_have_a_space_of_process_numbers_each
-                     PROPERTIES LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_BOOTSTRAP=environment)
+                     PROPERTIES LABELS ranks TIMEOUT 180 ENVIRONMENT HOROVOD_BOOTSTRAP=environment)
 
 if(launcher_orterun)
   # orterun by itself refuses to start inside a rank that another orterun started.
@@ -97,7 +97,7 @@ if(launcher_orterun)
            COMMAND ${launcher_orterun} 2 ${nested} 2 inside $<TARGET_FILE:horovodrun> --mpi --mpi-args=--oversubscribe
            -np 3 ${nested} 3)
   set_tests_properties(runtime.a_rank_of_orterun_starts_a_job_by_horovodrun_over_orterun PROPERTIES
-                       LABELS ranks TIMEOUT 60 ENVIRONMENT HOROVOD_MPIEXEC=${HVD_MPIEXEC_OPENMPI})
+                       LABELS ranks TIMEOUT 180 ENVIRONMENT HOROVOD_MPIEXEC=${HVD_MPIEXEC_OPENMPI})
 endif()
 
 # A program that ends by _exit does not join its threads; the sanitizer must not report these.
