@@ -47,13 +47,13 @@ class Deaths(LauncherTest):
         # A rank that exits with 0 has not failed. The others name it when the start has waited long enough. (Without
         # PMIx, horovodrun's own store knows it at once.)
         self.check("start", "exit0", (3,), self.ABSENT if "pmix" in WAYS else ("rank {victim} ",),
-                   HOROVOD_START_TIMEOUT="4")
+                   HOROVOD_START_TIMEOUT="10")
 
     def test_start_abort(self):
         self.check("start", "abort", self.ABORTED)
 
     def test_start_stop(self):
-        self.check("start", "stop", (3,), self.ABSENT, HOROVOD_START_TIMEOUT="4")
+        self.check("start", "stop", (3,), self.ABSENT, HOROVOD_START_TIMEOUT="10")
 
     def harm_in_fence(self, kind, codes, says=()):
         """The victim waits in hvd_init for a rank that has not come yet."""
@@ -61,7 +61,7 @@ class Deaths(LauncherTest):
             victim = number % RANKS
             way = WAYS[number % len(WAYS)]
             job = Job(RANKS, [VICTIM, "fence", kind, str(victim)], HOROVOD_BOOTSTRAP=way, HOROVOD_LOG_LEVEL="trace",
-                      HOROVOD_START_TIMEOUT="6")
+                      HOROVOD_START_TIMEOUT="10" if kind in ("exit0", "stop") else "60")
             job.wait_for_lines(1, b"<stdout>:late")
             line, = job.wait_for_lines(1, b"<stdout>:victim ")
             # The next step after this message is the wait for the others.
@@ -115,7 +115,7 @@ class Deaths(LauncherTest):
 
     def test_agreement_stop(self):
         self.check("agreement", "stop", (3,), ("Missing ranks:", "process is stopped"),
-                   HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+                   HOROVOD_STALL_CHECK_TIME_SECONDS="3", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="6")
 
     def test_inside_kill(self):
         self.check("inside", "kill", self.KILLED, self.KILL_SAYS)
@@ -130,8 +130,8 @@ class Deaths(LauncherTest):
         self.check("inside", "abort", self.ABORTED)
 
     def test_inside_stop(self):
-        self.check("inside", "stop", (3,), ("Missing ranks:",), HOROVOD_STALL_CHECK_TIME_SECONDS="1",
-                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+        self.check("inside", "stop", (3,), ("Missing ranks:",), HOROVOD_STALL_CHECK_TIME_SECONDS="3",
+                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="6")
 
     def test_between_kill(self):
         self.check("between", "kill", self.KILLED, self.KILL_SAYS)
@@ -147,7 +147,7 @@ class Deaths(LauncherTest):
 
     def test_between_stop(self):
         self.check("between", "stop", (3,), ("Missing ranks:", "process is stopped"),
-                   HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+                   HOROVOD_STALL_CHECK_TIME_SECONDS="3", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="6")
 
     def test_shutdown_kill(self):
         self.check("shutdown", "kill", self.KILLED, self.KILL_SAYS)
