@@ -1,6 +1,7 @@
 """Interrupts a call in the main thread, as Ctrl-C does."""
 import os
 import signal
+import sys
 import threading
 
 
@@ -9,16 +10,22 @@ class Interrupted(Exception):
 
 
 def interrupted(call):
-    """Runs call() and interrupts it by a signal. False if call() returns before the signal."""
+    """Runs call() and interrupts it by a signal once it waits in C. False if call() returns before the signal."""
     def interrupt(*_):
         raise Interrupted
 
     def insist():
+        seen = []
+        while not stop.wait(0.01):
+            frame = sys._current_frames()[main]
+            seen.append((frame.f_code, frame.f_lasti))
+            if len(seen) >= 10 and len(set(seen[-10:])) == 1:
+                break
         while not stop.wait(0.01):
             os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
-    stop = threading.Event()
+    stop, main = threading.Event(), threading.get_ident()
     thread = threading.Thread(target=insist)
     was_interrupted = False
     try:
