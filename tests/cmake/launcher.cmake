@@ -30,7 +30,7 @@ function(hvd_launcher_tests file)
     elseif(line MATCHES "def (test_([a-z0-9_]+))")
       set(name launcher.${current}.${CMAKE_MATCH_2})
       add_test(NAME ${name} COMMAND Python3::Interpreter ${launcher_tests}/${file}.py ${current}.${CMAKE_MATCH_1})
-      set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 180
+      set_tests_properties(${name} PROPERTIES LABELS ranks TIMEOUT 300
                            ENVIRONMENT "${launcher_environment};HVD_ROUNDS=${kill_rounds}")
       if(current STREQUAL Ends)
         add_test(NAME soak.${name} COMMAND Python3::Interpreter ${launcher_tests}/${file}.py

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-LONGEST_TEST_SECONDS = int(os.environ.get("LONGEST_TEST_SECONDS", 120))
+LONGEST_TEST_SECONDS = int(os.environ.get("LONGEST_TEST_SECONDS", 300))
 
 
 @pytest.fixture(autouse=True)

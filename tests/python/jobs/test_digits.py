@@ -11,7 +11,7 @@ PROGRAM = pathlib.Path(__file__).parents[3] / "examples" / "digits" / "train.py"
 
 def job(*arguments, ranks=4):
     command = [os.environ.get("HOROVODRUN", "horovodrun"), "-np", str(ranks), sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ PROGRAM = pathlib.Path(__file__).parents[1] / "elastic" / "train.py"
 
 
 def run(folder, *flags, **variables):
-    return subprocess.run([HOROVODRUN, *flags, sys.executable, str(PROGRAM)], cwd=folder, text=True, timeout=110,
+    return subprocess.run([HOROVODRUN, *flags, sys.executable, str(PROGRAM)], cwd=folder, text=True, timeout=240,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **variables})
 
 

@@ -40,6 +40,6 @@ def test_a_rank_that_ends_in_the_midst_of_the_others_work(tmp_path, end, code):
             os._exit(2)
     """).replace("END", end))
     found = subprocess.run([HOROVODRUN, "-np", "3", sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, timeout=100)
+                           stderr=subprocess.STDOUT, text=True, timeout=240)
     assert found.returncode == code, found.stdout
     assert "FIRST FAILURE: rank 1 " in found.stdout, found.stdout

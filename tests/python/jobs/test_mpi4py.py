@@ -34,7 +34,7 @@ def mpiexec(request, tmp_path):
         path.write_text(textwrap.dedent(program))
         command = [launcher, *options, "-n", str(ranks), sys.executable, str(path)]
         ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               timeout=100)
+                               timeout=240)
         assert ended.returncode == 0, ended.stdout
         return ended.stdout
 

@@ -54,7 +54,7 @@ def job(folder, gpus, **environment):
     cpus = sorted(os.sched_getaffinity(0))
     command = [os.environ.get("HOROVODRUN", "horovodrun"), "-np", "2", sys.executable, "-c", RANK,
                ",".join(map(str, cpus))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100,
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
                           env={**os.environ, "HOROVOD_GPU_ROOT": str(folder), **environment})
     assert done.returncode == 0, done.stdout
     return cpus, done.stdout

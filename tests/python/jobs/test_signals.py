@@ -44,7 +44,7 @@ COMMON = textwrap.dedent("""
 def run(folder, program, ranks=2, code=0):
     (folder / "program.py").write_text(COMMON + textwrap.dedent(program))
     found = subprocess.run([HOROVODRUN, "-np", str(ranks), sys.executable, "program.py"], cwd=folder,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=110)
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     assert found.returncode == code, found.stdout
     return found.stdout
 

@@ -31,7 +31,7 @@ def test_a_rank_may_start_a_job_and_its_children_may_not_join(tmp_path):
             assert child.returncode == 1 and "is a child of the rank" in child.stderr, child.stderr
     """).replace("HOROVODRUN", repr(HOROVODRUN)))
     found = subprocess.run([HOROVODRUN, "-np", "2", sys.executable, str(tmp_path / "program.py"), "2"], text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200)
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240)
     assert found.returncode == 0, found.stdout
 
 
@@ -39,5 +39,5 @@ def test_the_launcher_is_a_module_too():
     for start in (["-m", "horovod.runner.launch"],
                   ["-c", "from horovod.runner.launch import run_commandline; run_commandline()"]):
         found = subprocess.run([sys.executable, *start, "-np", "2", "echo", "-np"], stdout=subprocess.PIPE, text=True,
-                               timeout=100)
+                               timeout=240)
         assert found.returncode == 0 and sorted(found.stdout.split()) == ["[0]<stdout>:-np", "[1]<stdout>:-np"], found
