@@ -113,16 +113,19 @@ def version_of(tensor):
 
 
 _users_of_storage = getattr(torch._C, "_storage_Use_Count", None)  # not before torch 2.1
+_address_of_storage = getattr(torch._C, "_storage_address", lambda tensor: tensor.untyped_storage()._cdata)
 
 
 def is_part_of_more(gradient):
     """Called by a hook when a backward pass has just computed the gradient. True if other gradients are in its memory,
     or may be. False for a tensor that was there before, to which the pass has added."""
-    if gradient._version or gradient.layout != torch.strided:
+    if gradient._version or gradient.layout is not torch.strided:
         return False
-    storage = gradient.untyped_storage() if hasattr(gradient, "untyped_storage") else gradient.storage()
     if _users_of_storage is not None:
-        return _users_of_storage(storage._cdata) > 2  # the gradient itself and the tensor that autograd made it from
+        # These are the gradient itself and the tensor that autograd made it from. Python's untyped_storage() is not
+        # asked: it costs an object that lives as long as the memory.
+        return _users_of_storage(_address_of_storage(gradient)) > 2
+    storage = gradient.untyped_storage() if hasattr(gradient, "untyped_storage") else gradient.storage()
     return storage.nbytes() > gradient.numel() * gradient.element_size()
 
 
