@@ -1,7 +1,9 @@
 """Tests of DistributedOptimizer."""
+import collections
 import contextlib
 import gc
 import os
+import sys
 import time
 import warnings
 
@@ -428,6 +430,26 @@ def test_submission_overlaps_backward(hvd, rank, size):
     F.cross_entropy(model(x), y).backward()
     optimizer.step()
     assert in_flight == [True]
+
+
+def test_a_gradient_takes_few_calls_of_python(hvd, size):
+    """From its hook to the end of the round: a model with many small parameters pays for each call in each step."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(50)])
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                         named_parameters=model.named_parameters())
+    x, calls = torch.ones(2, 2), []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_globals["__name__"].startswith("horovod."):
+            calls.append(frame.f_code.co_name)
+
+    for profile in (None, None, note):
+        optimizer.zero_grad()
+        sys.setprofile(profile)
+        model(x).sum().backward()
+        optimizer.step()
+        sys.setprofile(None)
+    assert len(calls) <= 13 * 100, collections.Counter(calls)
 
 
 def test_two_optimizers(hvd, rank, size):

@@ -101,7 +101,7 @@ class DroppedBatches:
 
     def _has_nothing_of(self, batch_of):
         is_out_of_use = self._last_round is not None and self._last_round < batch_of._number
-        is_shared = any(len(gradient.sharers) > 1 for gradient in self._all)
+        is_shared = any(gradient.is_shared for gradient in self._all)
         return bool(self._all) and not (self.submitted or self.is_closed or self._presence.is_told or is_out_of_use
                                         or is_shared)
 

@@ -109,7 +109,7 @@ class FollowedParameters:
         by_parameter = {id(gradient.parameter): gradient for gradient in self._all}
         for parameters in members:
             group = Group([by_parameter[id(parameter)] for parameter in parameters if id(parameter) in by_parameter
-                           and len(by_parameter[id(parameter)].sharers) < 2])
+                           and not by_parameter[id(parameter)].is_shared])
             for gradient in group.members:
                 gradient.group = group
             if group.members:

@@ -18,7 +18,7 @@ _number_of_backward_pass = getattr(torch._C, "_current_graph_task_id", lambda: N
 class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
     __slots__ = ("parameter", "name", "place", "of_all", "settings", "group", "hook", "left", "tensor", "version",
                  "handle", "gathering", "store", "is_done", "seen", "given", "used_version", "kept_back", "result",
-                 "result_version", "sharers", "round_name", "__weakref__")
+                 "result_version", "sharers", "is_shared", "round_name", "__weakref__")
 
     def __init__(self, parameter, name, of_all):
         self.parameter, self.name, self.of_all, self.settings = parameter, name, of_all, of_all.settings
@@ -39,6 +39,7 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
         self.result = None  # weak: the tensor with the last round's result; under Sum, and for shared parameters
         self.result_version = 0
         self.sharers = ()  # the Gradients that all optimizers have for the parameter; the last one reduces
+        self.is_shared = False  # there are several of them
         self.round_name = None  # the name under which it is reduced in this round, if that is not its own
 
     # ---- the backward pass --------------------------------------------------------------------------------------
@@ -60,26 +61,27 @@ class Gradient(Reduction, shared_parameters.OfSeveralOptimizers):
             return  # an earlier hook of the program has removed the gradient
         if _ops.is_forked and not _core.is_initialized():
             return  # a child that the rank has forked computes gradients of its own
-        if not self.is_reducing:
-            self.of_all.is_synchronized = False
+        of_all = self.of_all
+        if self.is_shared and not self.is_reducing:
+            of_all.is_synchronized = False
             return  # another optimizer reduces it
         if type(tensor) is torch.Tensor and is_part_of_more(tensor):
             # as of parameters that the model concatenates: they would be reduced into each other's memory, and a change
             # of one would look like one of the others
             tensor = self.parameter.grad = tensor.clone()
         number = _number_of_backward_pass()
-        if number != self.of_all.backward_pass:
-            self.of_all.begin_backward_pass(number, self)
+        if number != of_all.backward_pass:
+            of_all.begin_backward_pass(number, self)
         if self.left <= 0 or self.settings.passes > 1:
             self._count_anew_if_taken_away(tensor)
         if self.result is not None and self.settings.op == Sum:
             self._check_that_no_sum_is_counted_again(tensor)
         self.left -= 1
-        self.of_all.is_synchronized = False
-        if self.of_all.was_used:
-            self.of_all.comes_in_parts = True
+        of_all.is_synchronized = False
+        if of_all.was_used:
+            of_all.comes_in_parts = True
         if self.left == 0:
-            if self.of_all.is_closed:
+            if of_all.is_closed:
                 raise RuntimeError(
                     f"The gradient of {self.name!r} came after others of the same step had been used. Other ranks "
                     "lacked some of those. Therefore this rank had already reported which gradients it has, and this "

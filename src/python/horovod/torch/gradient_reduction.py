@@ -29,8 +29,7 @@ class Reduction:
                 f"The gradient of {self.name!r} has a history (backward(create_graph=True)), so it cannot be reduced "
                 "in place. Compute what is differentiated again by torch.autograd.grad(..., create_graph=True), which "
                 "leaves p.grad alone, and call backward() for the whole loss.")
-        of_all, settings = self.of_all, self.settings
-        is_shared = len(self.sharers) > 1
+        of_all, settings, is_shared = self.of_all, self.settings, self.is_shared
         if is_shared:
             shared_parameters.check_reductions(self)
             if self.hook is None:

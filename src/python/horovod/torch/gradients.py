@@ -136,7 +136,7 @@ class Gradients(FollowedParameters, DroppedBatches):
     @property
     def _reducing(self):
         """The Gradients that reduce this optimizer's gradients. Those of shared parameters may be another one's."""
-        return (gradient.reducing for gradient in self._all)
+        return [gradient.reducing if gradient.is_shared else gradient for gradient in self._all]
 
     @property
     def are_own(self):
@@ -273,7 +273,8 @@ class Gradients(FollowedParameters, DroppedBatches):
                 raise self.failures.pop()
             if not is_dropped:
                 for gradient in self._all:
-                    gradient.take_over()
+                    if gradient.is_shared:
+                        gradient.take_over()
             self._lacking = self._submit_what_is_there(is_dropped)
             self._keeps, self._drops = not is_dropped and self.submitted > 0, is_dropped
             self._tell()
@@ -286,8 +287,13 @@ class Gradients(FollowedParameters, DroppedBatches):
     def _is_reduced_before_others_tell(self):
         """Waits for the gradients of a rank that lacks none, or for what the others tell. Without the others, ranks may
         step several optimizers in different orders."""
-        return _ops.done_before([handle for gradient in self._all for handle in gradient.handles()],
-                                self._presence.handle)
+        gathering = [handle for gradient in self._all if gradient.gathering for handle in gradient.gathering]
+        return _ops.done_before(self._handles() + gathering, self._presence.handle)
+
+    def _handles(self):
+        """The handles of all that is in flight, but those of sparse gradients."""
+        handles = [gradient.handle for gradient in self._all if gradient.handle is not None]
+        return handles + [group.handle for group in self._groups if group.handle is not None]
 
     def _submit_what_is_there(self, is_dropped):
         """Returns the gradients that this rank lacks. What is there in a round that is dropped belongs to the next
@@ -338,10 +344,8 @@ class Gradients(FollowedParameters, DroppedBatches):
                 self._filled.append((gradient, kind))
 
     def _collect(self, failures, is_dropped):
-        handles = [gradient.handle for gradient in self._all if gradient.handle is not None]
-        handles += [group.handle for group in self._groups if group.handle is not None]
         try:
-            _ops.synchronize_all(handles)
+            _ops.synchronize_all(self._handles())
         except HorovodInternalError as error:
             failures.append(error)
         with self.landing:
@@ -419,7 +423,7 @@ class Gradients(FollowedParameters, DroppedBatches):
         may have clipped them since. If they are reduced again, they must not count once for each rank."""
         sums = self.settings.op == Sum
         for gradient in self._all:
-            if sums or len(gradient.sharers) > 1:
+            if sums or gradient.is_shared:
                 gradient.remember_result()
 
 

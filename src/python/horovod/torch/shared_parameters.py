@@ -30,11 +30,11 @@ class OfSeveralOptimizers:
     @property
     def reducing(self):
         """The Gradient that reduces what backward passes compute for the parameter."""
-        return self.sharers[-1] if self.sharers else self
+        return self.sharers[-1] if self.is_shared else self
 
     @property
     def is_reducing(self):
-        return not self.sharers or self.sharers[-1] is self
+        return self.reducing is self
 
     def take_over(self):
         """From now on this optimizer reduces the gradient, and no longer the one that did so last. What that one has in
@@ -72,7 +72,8 @@ def join(gradient):
     gradient.sharers = sharers = _sharers.setdefault(id(gradient.parameter), [])
     last = sharers[-1] if sharers else gradient
     sharers.insert(0, gradient)
-    for each in sharers if len(sharers) > 1 else ():
+    _count(sharers)
+    for each in sharers if gradient.is_shared else ():
         each.leave_shared_group()
     if last is not gradient:
         if last.is_submitted or last.kept_back:
@@ -91,12 +92,18 @@ def end_unused(parameters):
 def leave(gradient):
     """Called when its optimizer no longer exists, or does not step the parameter any more."""
     sharers = gradient.sharers
-    if len(sharers) > 1 and gradient.is_reducing:
+    if gradient.is_shared and gradient.is_reducing:
         sharers[-2].take_over()
     sharers.remove(gradient)
     if not sharers:
         _sharers.pop(id(gradient.parameter), None)
-    gradient.sharers = ()
+    _count(sharers)
+    gradient.sharers, gradient.is_shared = (), False
+
+
+def _count(sharers):
+    for each in sharers:
+        each.is_shared = len(sharers) > 1
 
 
 def check_reductions(gradient):
