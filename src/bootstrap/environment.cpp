@@ -10,12 +10,11 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/own_values.hpp"
 #include "bootstrap/store/local_store.hpp"
+#include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {
 namespace {
 
-// limit for answers of the store that do not depend on another rank
-constexpr auto store_answer_time = std::chrono::seconds(30);
 constexpr int most_ranks = 1 << 24;
 
 Result<int> needed_number(const Environment& environment, const char* name, int smallest, int largest) {
@@ -59,7 +58,7 @@ class EnvironmentBootstrap final : public Bootstrap {
   }
 
   Status put(std::string_view key, ConstBytes value) override {
-    if (store_ != nullptr) return store_->put(key, value, Deadline::after(store_answer_time));
+    if (store_ != nullptr) return store_->put(key, value, Deadline::after(store::answer_time));
     return alone_.put(key, value);
   }
 

@@ -18,12 +18,10 @@
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
 #include "bootstrap/store/tcp_server.hpp"
+#include "bootstrap/store/verbs.hpp"
 
 namespace hvd::bootstrap {
 namespace {
-
-// limit for answers of the store that do not depend on another rank
-constexpr auto store_answer_time = std::chrono::seconds(30);
 
 class Rendezvous final : public Bootstrap {
  public:
@@ -66,7 +64,7 @@ class Rendezvous final : public Bootstrap {
   }
 
   Status put(std::string_view key, ConstBytes value) override {
-    Deadline deadline = Deadline::after(store_answer_time);
+    Deadline deadline = Deadline::after(store::answer_time);
     HVD_RETURN_IF_ERROR(enter(deadline));
     return store_->put(key, value, deadline);
   }

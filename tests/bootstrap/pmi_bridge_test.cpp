@@ -44,11 +44,11 @@ TEST(ProcessMapping, is_left_out_where_a_client_could_not_bear_its_length) {
 
 // ---- values ----
 
-using Store = std::map<std::pair<int, std::string>, Buffer>;
+using Values = std::map<std::pair<int, std::string>, Buffer>;
 
 class MadeUp final : public Bootstrap {
  public:
-  MadeUp(Store& store, int rank) : store_(store), rank_(rank) {}
+  MadeUp(Values& store, int rank) : store_(store), rank_(rank) {}
   const char* name() const override { return "made-up"; }
   bool detected(const Environment&) const override { return true; }
   Result<Identity> join(const Environment&, const Config&) override { return Identity{Rank{rank_}, 3, "job"}; }
@@ -75,7 +75,7 @@ class MadeUp final : public Bootstrap {
   std::string aborted;
 
  private:
-  Store& store_;
+  Values& store_;
   int rank_;
 };
 
@@ -104,7 +104,7 @@ class Bridge : public ::testing::Test {
     return bridges[rank]->answer("cmd=get kvsname=kvs_horovod key=" + key);
   }
 
-  Store store;
+  Values store;
   std::vector<std::unique_ptr<MadeUp>> bootstraps;
   std::vector<std::unique_ptr<PmiBridge>> bridges;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 namespace hvd::launcher {
 namespace {
@@ -15,20 +16,16 @@ FirstFailure ended(int wait_status) {
   return failure;
 }
 
-constexpr int exit_status(int code) {
-  return code << 8;
-}
-
 TEST(FirstFailure, names_rank_host_process_code_and_last_words) {
-  std::string text = describe(ended(exit_status(7)), {"Traceback", "ValueError: x"});
+  std::string text = describe(ended(W_EXITCODE(7, 0)), {"Traceback", "ValueError: x"});
   EXPECT_NE(text.find("FIRST FAILURE: rank 3 on host n12 (process 4711) ended with exit code 7"), std::string::npos);
   EXPECT_NE(text.find("\n    | Traceback\n    | ValueError: x"), std::string::npos);
   EXPECT_EQ(text.rfind("Horovod detected that one or more processes exited with non-zero status", 0), 0u);
-  EXPECT_EQ(exit_code_of(ended(exit_status(7))), 7);
+  EXPECT_EQ(exit_code_of(ended(W_EXITCODE(7, 0))), 7);
 }
 
 TEST(FirstFailure, that_may_follow_from_a_rank_that_had_left_with_0_names_that_rank) {
-  FirstFailure failure = ended(exit_status(1));
+  FirstFailure failure = ended(W_EXITCODE(1, 0));
   EXPECT_EQ(describe(failure, {}).find("exit code 0"), std::string::npos);
   failure.left_before = "rank 2 on host n1";
   EXPECT_NE(describe(failure, {}).find("\n  rank 2 on host n1 had ended with exit code 0 before"), std::string::npos);
@@ -40,7 +37,7 @@ TEST(FirstFailure, that_may_follow_from_a_rank_that_had_left_with_0_names_that_r
 }
 
 TEST(FirstFailure, of_a_process_that_has_had_no_rank_names_no_rank) {
-  FirstFailure failure = ended(exit_status(2));
+  FirstFailure failure = ended(W_EXITCODE(2, 0));
   failure.rank = Rank{-1};
   EXPECT_EQ(exit_code_line(failure), "Process unknown exit with status code 2.");
   EXPECT_EQ(describe(failure, {}).find("-1"), std::string::npos);

@@ -16,7 +16,7 @@ namespace {
 
 using testing::missing_from;
 
-using Variables = std::map<std::string, std::string, std::less<>>;
+using JobVariables = std::map<std::string, std::string, std::less<>>;
 
 // A folder with programs that do nothing or print a fixed answer.
 class Programs {
@@ -49,7 +49,7 @@ struct Composed {
   std::vector<std::string> unset{};
 };
 
-Composed compose(const Programs& programs, Variables variables, int ranks, std::vector<const char*> arguments = {},
+Composed compose(const Programs& programs, JobVariables variables, int ranks, std::vector<const char*> arguments = {},
                  std::vector<HostSlots> hosts = {}) {
   arguments.push_back("train");
   auto flags = parse_flags(arguments);
@@ -83,7 +83,7 @@ Composed compose(const Programs& programs, Variables variables, int ranks, std::
   return composed;
 }
 
-const Variables summit = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "batch5 1 h1 42 h2 42"}};
+const JobVariables summit = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "batch5 1 h1 42 h2 42"}};
 
 TEST(JsrunTarget, gives_each_host_one_resource_set_in_which_all_gpus_are_seen) {
   Programs programs;
@@ -157,7 +157,7 @@ TEST(JsrunTarget, leaves_no_rank_on_the_launch_node) {
 TEST(AgentsTarget, reaches_hosts_of_lsf_by_blaunch_where_there_is_no_jsm) {
   Programs programs;
   programs.add("blaunch");
-  Variables variables = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "n1 1 n2 2"}};
+  JobVariables variables = {{"LSB_JOBID", "7"}, {"LSB_MCPU_HOSTS", "n1 1 n2 2"}};
   Composed composed = compose(programs, variables, 3);
   EXPECT_EQ(composed.target, "agents");
   ASSERT_EQ(composed.hosts.size(), 2u);
@@ -172,7 +172,8 @@ TEST(AgentsTarget, reaches_hosts_of_grid_engine_by_qrsh) {
   Programs programs;
   programs.add("qrsh");
   std::ofstream(programs.folder() + "/hosts") << "n1 1 all.q@n1 UNDEFINED\nn2 2 all.q@n2 UNDEFINED\n";
-  Variables variables = {{"JOB_ID", "3"}, {"SGE_TASK_ID", "undefined"}, {"PE_HOSTFILE", programs.folder() + "/hosts"}};
+  JobVariables variables = {
+      {"JOB_ID", "3"}, {"SGE_TASK_ID", "undefined"}, {"PE_HOSTFILE", programs.folder() + "/hosts"}};
   Composed composed = compose(programs, variables, 3);
   ASSERT_EQ(composed.hosts.size(), 2u) << composed.command;
   EXPECT_EQ(composed.hosts[1].reach, (std::vector<std::string>{"qrsh", "-inherit", "-noshell", "n2"}));
@@ -185,7 +186,7 @@ TEST(PalsTarget, binds_by_depth_and_names_the_hosts) {
   programs.add("qstat", "echo '    exec_vnode = (x1:ncpus=64:ngpus=4)+(x2:ncpus=32:ngpus=4)'");
   std::string node_file = programs.folder() + "/nodes";
   std::ofstream(node_file) << "x1\nx2\n";
-  Variables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
+  JobVariables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
   Composed composed = compose(programs, variables, 8);
   EXPECT_EQ(composed.target, "pals");
   // The job has one rank per host. It offers more slots than that, according to the cores of its hosts.
@@ -202,7 +203,7 @@ TEST(AgentsTarget, lets_pbsdsh_start_agents_where_there_is_no_pals) {
   programs.add("pbsdsh");
   std::string node_file = programs.folder() + "/nodes";
   std::ofstream(node_file) << "x1.site\nx1.site\nx2.site\n";
-  Variables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
+  JobVariables variables = {{"PBS_JOBID", "9.server"}, {"PBS_NODEFILE", node_file}};
   Composed composed = compose(programs, variables, 3, {"--network-interfaces", "ib0"});
   EXPECT_EQ(composed.target, "agents");
   ASSERT_EQ(composed.hosts.size(), 2u);
@@ -214,11 +215,11 @@ TEST(AgentsTarget, lets_pbsdsh_start_agents_where_there_is_no_pals) {
   EXPECT_EQ(task_number_of("x3", "x1\nx1\nx2\n"), -1);
 }
 
-const Variables three_nodes_of_slurm = {{"SLURM_JOB_ID", "7"},
-                                        {"SLURM_JOB_NODELIST", "n[1-3]"},
-                                        {"SLURM_JOB_NUM_NODES", "3"},
-                                        {"SLURM_TASKS_PER_NODE", "2(x3)"},
-                                        {"SLURM_JOB_CPUS_PER_NODE", "8(x3)"}};
+const JobVariables three_nodes_of_slurm = {{"SLURM_JOB_ID", "7"},
+                                           {"SLURM_JOB_NODELIST", "n[1-3]"},
+                                           {"SLURM_JOB_NUM_NODES", "3"},
+                                           {"SLURM_TASKS_PER_NODE", "2(x3)"},
+                                           {"SLURM_JOB_CPUS_PER_NODE", "8(x3)"}};
 
 TEST(AgentsTarget, starts_an_elastic_job_on_all_nodes_of_slurm_by_srun) {
   Programs programs;
@@ -239,12 +240,12 @@ TEST(AgentsTarget, starts_an_elastic_job_on_all_nodes_of_slurm_by_srun) {
 TEST(AgentsTarget, refuses_an_elastic_job_of_several_components_of_slurm) {
   Programs programs;
   programs.add("srun");
-  Variables variables = {{"SLURM_JOB_ID", "7"},
-                         {"SLURM_HET_SIZE", "2"},
-                         {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},
-                         {"SLURM_JOB_NODELIST_HET_GROUP_1", "n2"},
-                         {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2"},
-                         {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2"}};
+  JobVariables variables = {{"SLURM_JOB_ID", "7"},
+                            {"SLURM_HET_SIZE", "2"},
+                            {"SLURM_JOB_NODELIST_HET_GROUP_0", "n1"},
+                            {"SLURM_JOB_NODELIST_HET_GROUP_1", "n2"},
+                            {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2"},
+                            {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "2"}};
   EXPECT_EQ(missing_from(compose(programs, variables, 4, {"--min-np", "2"}).command,
                          {"--min-np inside a heterogeneous job of Slurm", "--gloo"}),
             "");
@@ -256,11 +257,11 @@ TEST(AgentsTarget, refuses_an_elastic_job_of_several_components_of_slurm) {
 TEST(AgentsTarget, keeps_the_slots_of_an_allocation_of_one_node_in_an_elastic_job) {
   Programs programs;
   programs.add("srun");
-  const Variables one_node = {{"SLURM_JOB_ID", "7"},
-                              {"SLURM_JOB_NODELIST", "n1"},
-                              {"SLURM_JOB_NUM_NODES", "1"},
-                              {"SLURM_TASKS_PER_NODE", "8"},
-                              {"SLURM_JOB_CPUS_PER_NODE", "8"}};
+  const JobVariables one_node = {{"SLURM_JOB_ID", "7"},
+                                 {"SLURM_JOB_NODELIST", "n1"},
+                                 {"SLURM_JOB_NUM_NODES", "1"},
+                                 {"SLURM_TASKS_PER_NODE", "8"},
+                                 {"SLURM_JOB_CPUS_PER_NODE", "8"}};
   Composed composed = compose(programs, one_node, 4, {"--min-np", "2", "--max-np", "4", "--spares", "auto"});
   EXPECT_EQ(composed.slots, (std::vector<HostSlots>{{"n1", 8}})) << composed.command;
   EXPECT_EQ(composed.spares, Membership::spares_on_all_slots) << "4 of the 8";
@@ -310,7 +311,7 @@ TEST(ElasticJobs, are_refused_by_name_where_a_launcher_of_the_site_starts_the_ra
   std::filesystem::create_symlink(pals.folder() + "/pals/bin/mpiexec", pals.folder() + "/mpiexec");
   const std::string node_file = pals.folder() + "/nodes";
   std::ofstream(node_file) << "x1\nx2\n";
-  auto expect_refused = [](const char* target, const Programs& of_site, const Variables& variables) {
+  auto expect_refused = [](const char* target, const Programs& of_site, const JobVariables& variables) {
     const std::string refused = compose(of_site, variables, 2, {"--min-np", "2"}).target;
     EXPECT_EQ(missing_from(refused,
                            {"--min-np", target, "ends all ranks with the first that fails", "--gloo", "checkpoints"}),
@@ -340,7 +341,7 @@ TEST(FluxTarget, takes_whole_nodes) {
   programs.add(
       "flux",
       R"(echo '{"execution": {"R_lite": [{"rank": "0-1", "children": {"core": "0-7"}}], "nodelist": ["n[1-2]"]}}')");
-  Variables variables = {{"FLUX_URI", "local:///run/flux"}};
+  JobVariables variables = {{"FLUX_URI", "local:///run/flux"}};
   Composed composed = compose(programs, variables, 3);
   EXPECT_EQ(composed.target, "flux");
   EXPECT_EQ(composed.command,

@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 namespace hvd::launcher {
 namespace {
-
-constexpr int exit_status(int code) {
-  return code << 8;
-}
 
 RankTable ended(std::initializer_list<int> wait_statuses) {
   RankTable ranks(wait_statuses.size());
@@ -30,17 +27,17 @@ TEST(Verdict, is_success_if_all_ranks_succeeded_and_nothing_is_left) {
 TEST(Verdict, of_a_failure_is_its_code_whatever_came_after) {
   JobCourse course;
   Exited end;
-  end.wait_status = exit_status(7);
+  end.wait_status = W_EXITCODE(7, 0);
   course.first_failure = failure_by_end(end, 4711);
   course.ended_by_signal = SIGINT;
   course.has_lost_reader = true;
-  EXPECT_EQ(verdict_on(course, ended({exit_status(7), SIGTERM})), (JobEnd{7, 0}));
+  EXPECT_EQ(verdict_on(course, ended({W_EXITCODE(7, 0), SIGTERM})), (JobEnd{7, 0}));
 }
 
 TEST(Verdict, asks_for_another_run_if_ranks_do_and_none_has_failed) {
   JobCourse course;
-  EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), 0})), (JobEnd{again_code, 0}));
-  EXPECT_EQ(verdict_on(course, ended({exit_status(again_code), exit_status(again_code)})), (JobEnd{again_code, 0}));
+  EXPECT_EQ(verdict_on(course, ended({W_EXITCODE(again_code, 0), 0})), (JobEnd{again_code, 0}));
+  EXPECT_EQ(verdict_on(course, ended({W_EXITCODE(again_code, 0), W_EXITCODE(again_code, 0)})), (JobEnd{again_code, 0}));
   course.wants_another_run = true;  // as the keepers report it under a site's launcher
   EXPECT_EQ(verdict_on(course, ended({0})), (JobEnd{again_code, 0}));
 }
@@ -49,7 +46,7 @@ TEST(Verdict, of_a_signal_is_that_signal_unless_all_ranks_ended_in_their_own_way
   JobCourse course;
   course.ended_by_signal = SIGTERM;
   EXPECT_EQ(verdict_on(course, ended({0, SIGTERM})), (JobEnd{128 + SIGTERM, SIGTERM}));
-  EXPECT_EQ(verdict_on(course, ended({0, exit_status(85)})), (JobEnd{85, 0}));
+  EXPECT_EQ(verdict_on(course, ended({0, W_EXITCODE(85, 0)})), (JobEnd{85, 0}));
   EXPECT_EQ(verdict_on(course, ended({0, 0})), (JobEnd{0, 0}));
   EXPECT_EQ(verdict_on(course, RankTable(2)), (JobEnd{128 + SIGTERM, SIGTERM}));
 }
@@ -58,10 +55,10 @@ TEST(Verdict, of_a_signal_under_a_site_launcher_does_not_take_its_code_for_a_ran
   JobCourse course;
   course.ended_by_signal = SIGINT;
   course.is_under_site_launcher = true;
-  EXPECT_EQ(verdict_on(course, ended({exit_status(1)})), (JobEnd{128 + SIGINT, SIGINT}));
+  EXPECT_EQ(verdict_on(course, ended({W_EXITCODE(1, 0)})), (JobEnd{128 + SIGINT, SIGINT}));
   EXPECT_EQ(verdict_on(course, ended({0})), (JobEnd{0, 0}));
   course.site_exit_code = 4;
-  EXPECT_EQ(verdict_on(course, ended({exit_status(4)})), (JobEnd{4, 0}));
+  EXPECT_EQ(verdict_on(course, ended({W_EXITCODE(4, 0)})), (JobEnd{4, 0}));
 }
 
 TEST(Verdict, of_a_lost_reader_is_a_broken_pipe_unless_all_was_done) {

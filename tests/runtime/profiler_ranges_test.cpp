@@ -32,7 +32,7 @@ Lines taken() {
   return lines;
 }
 
-void reduce(Runtime& runtime, const std::string& name) {
+void reduce_one(Runtime& runtime, const std::string& name) {
   std::vector<float> data(3, 1);
   Signature signature;
   signature.shape = {3};
@@ -59,7 +59,7 @@ Lines lines_of_job(bool is_disabled) {
     parts.threads = ensemble.hub;
     auto runtime = Runtime::start(std::move(parts), Deadline::after(std::chrono::seconds(30)));
     ASSERT_TRUE(runtime) << runtime.error().message;
-    for (const char* name : {"allreduce.a", "allreduce.b"}) reduce(**runtime, name);
+    for (const char* name : {"allreduce.a", "allreduce.b"}) reduce_one(**runtime, name);
   });
   ::unsetenv("NVTX_INJECTION64_PATH");
   return taken();

@@ -54,8 +54,8 @@ const Variables& variables_of_groups() {
   return variables;
 }
 
-// The hash is FNV-1a.
-class Digest {
+// A hash of lines.
+class Fnv1a {
  public:
   void add(std::string_view line) {
     for (char letter : line) add(letter);
@@ -74,13 +74,13 @@ class Digest {
 };
 
 std::string digest_of(const Environment& environment, std::size_t group) {
-  Digest digest;
+  Fnv1a digest;
   for (std::string_view name : variables_of_groups()[group]) digest.add(environment.get(name).value_or(""));
   return digest.text();
 }
 
 std::string format_of_marks() {
-  Digest digest;
+  Fnv1a digest;
   for (const auto& names : variables_of_groups()) {
     for (std::string_view name : names) digest.add(name);
     digest.add("");

@@ -15,13 +15,11 @@
 #include "bootstrap/registry.hpp"
 #include "bootstrap/store/local_store.hpp"
 #include "bootstrap/store/tcp_client.hpp"
+#include "bootstrap/store/verbs.hpp"
 #include "native/posix/files/settings_files.hpp"
 
 namespace hvd::bootstrap {
 namespace {
-
-// limit for answers of the store that do not depend on another rank
-constexpr auto store_answer_time = std::chrono::seconds(30);
 
 // A bootstrap over horovodrun's store that is connected only during a fence or an exchange. The store has one seat for
 // every rank, and the runtime will want that seat. At the fence the bridge fetches what all ranks have put. All ranks
@@ -82,7 +80,7 @@ class ByVisits final : public Bootstrap {
     return Error(ErrorCode::invalid_argument, "rank " + std::to_string(from.value) + " has put no " + std::string(key));
   }
   void abort(std::string_view reason) noexcept override {
-    if (auto store = enter(Deadline::after(store_answer_time))) (*store)->abort(reason);
+    if (auto store = enter(Deadline::after(store::answer_time))) (*store)->abort(reason);
   }
 
  private:

@@ -13,7 +13,6 @@
 namespace hvd::bootstrap {
 namespace {
 
-constexpr std::string_view mark = "HVDstor2";
 constexpr std::size_t digest_bytes = sizeof(Digest);
 constexpr std::uint32_t refusal = 0xffffffff;  // sent in place of a message's length
 

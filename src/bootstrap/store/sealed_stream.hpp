@@ -28,6 +28,7 @@ namespace hvd::bootstrap {
 class SealedStream {
  public:
   enum class Side { dialled, accepted };
+  static constexpr std::string_view mark = "HVDstor2";  // what the side that accepted sends first
   SealedStream(posix::FileDescriptor socket, Side side, std::string_view secret, std::size_t largest_message);
 
   int descriptor() const { return socket_.get(); }

@@ -74,10 +74,9 @@ bool advance(Attempt& attempt, std::string_view secret, std::string& faults, boo
     attempt.stream = std::make_unique<SealedStream>(std::move(attempt.socket), SealedStream::Side::dialled, secret,
                                                     store::largest_message);
   }
-  constexpr std::string_view mark = "HVDstor2";
-  char first[mark.size()];
+  char first[SealedStream::mark.size()];
   ssize_t seen = ::recv(attempt.stream->descriptor(), first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
-  if (seen > 0 && mark.starts_with(std::string_view(first, static_cast<std::size_t>(seen)))) return true;
+  if (seen > 0 && SealedStream::mark.starts_with({first, static_cast<std::size_t>(seen)})) return true;
   if (seen > 0) give_up(attempt, "something else than Horovod's store answers there", faults);
   else if (seen == 0 || (errno != EAGAIN && errno != EINTR)) {
     give_up(attempt, "closed the connection", faults);

@@ -20,6 +20,7 @@ inline constexpr std::size_t largest_message = largest_value + 1024;
 inline constexpr std::size_t piece_bytes = 60 << 10;  // size of a piece of the table with all cards
 // a connection is lost if the other end's host gives no sign of life for this time
 inline constexpr std::chrono::seconds lost_host_time(30);
+inline constexpr std::chrono::seconds answer_time(30);  // for answers that do not depend on another rank
 
 enum class Verb : std::uint8_t {
   hello = 1,

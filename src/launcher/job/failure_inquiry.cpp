@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::chrono::milliseconds time_to_answer{1000};
+constexpr std::chrono::milliseconds time_for_answers{1000};
 // When a rank is killed, the kernel may tell other ranks of its end before the rank's parent can see the end.
 constexpr std::chrono::milliseconds time_to_show{200};
 
@@ -16,7 +16,7 @@ void FailureInquiry::add(const HostLink& host, FirstFailure failure) {
   failure.host = host.name;
   failures_.push_back(std::move(failure));
   if (!is_first) return;
-  answers_by_.set(time_to_answer);
+  answers_by_.set(time_for_answers);
   shown_by_.set(time_to_show);
   hosts_.ask_all();
 }
