@@ -449,7 +449,7 @@ def test_a_gradient_takes_few_calls_of_python(hvd, size):
         model(x).sum().backward()
         optimizer.step()
         sys.setprofile(None)
-    assert len(calls) <= 16 * 100, collections.Counter(calls)  # 13 when this was written, 23 before
+    assert len(calls) <= 16 * 100, collections.Counter(calls)  # 13 when this was written, 22 before
 
 
 def test_two_optimizers(hvd, rank, size):
