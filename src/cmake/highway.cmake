@@ -9,7 +9,7 @@ endif()
 # Highway includes each of these files once per instruction set
 set_target_properties(hvd_devices PROPERTIES UNITY_BUILD OFF)
 target_include_directories(hvd_devices SYSTEM PUBLIC ${HVD_HIGHWAY_INCLUDE_DIRECTORY})
-if(HVD_SANITIZE MATCHES "undefined")  # compiling these files with -Og and these checks takes a minute
+if(HVD_SANITIZE MATCHES "undefined")  # with -Og and these checks the compiler takes minutes for a file
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/devices/host/reduce_*.cpp)
   set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O1)
 endif()

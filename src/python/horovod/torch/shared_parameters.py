@@ -72,7 +72,7 @@ def join(gradient):
     gradient.sharers = sharers = _sharers.setdefault(id(gradient.parameter), [])
     last = sharers[-1] if sharers else gradient
     sharers.insert(0, gradient)
-    _count(sharers)
+    _note_whether_shared(sharers)
     for each in sharers if gradient.is_shared else ():
         each.leave_shared_group()
     if last is not gradient:
@@ -97,11 +97,11 @@ def leave(gradient):
     sharers.remove(gradient)
     if not sharers:
         _sharers.pop(id(gradient.parameter), None)
-    _count(sharers)
+    _note_whether_shared(sharers)
     gradient.sharers, gradient.is_shared = (), False
 
 
-def _count(sharers):
+def _note_whether_shared(sharers):
     for each in sharers:
         each.is_shared = len(sharers) > 1
 
