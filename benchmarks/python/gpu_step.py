@@ -1,11 +1,12 @@
 """What a training step on a GPU costs more with horovod.torch than without, beside DistributedDataParallel over NCCL.
 
-    horovodrun -np 1 python benchmarks/python/gpu_step.py
+    horovodrun -np 1 python benchmarks/python/gpu_step.py [--only WORD] [--rounds N]
 
 With one rank nothing is reduced over a wire, so what is left is the price of hooks, agreement and packing on the host
 and on the GPU. With more, `alone` is a step that reduces nothing. All contenders take turns in the same processes.
-Needs a torch with a GPU.
+Behind the time of horovod stands into how many batches a step's gradients went. Needs a torch with a GPU.
 """
+import argparse
 import socket
 import statistics
 import time
@@ -15,8 +16,9 @@ import torch.distributed as dist
 from torch import nn
 
 import horovod.torch as hvd
+from horovod import _core
 
-ROUNDS, STEPS = 7, 20
+STEPS = 20
 
 
 class ManySmallLayers(nn.Module):
@@ -67,6 +69,10 @@ class Contender:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="a word in the name of the workload")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
     hvd.init()
     rank = hvd.rank()
     own = hvd.local_device()
@@ -81,6 +87,8 @@ def main() -> None:
         print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, {hvd.size()} ranks")
     kinds = ["alone", "horovod", "DistributedDataParallel"]
     for name, (make, batch_of) in WORKLOADS.items():
+        if options.only not in name:
+            continue
         try:
             batch = batch_of()
             contenders = {kind: Contender(kind, make, batch) for kind in kinds}
@@ -91,14 +99,17 @@ def main() -> None:
                 print(f"{name}: left out, {error}")
             continue
         found = {kind: [] for kind in contenders}
-        for _ in range(ROUNDS):
+        batches = _core.counter("batches")
+        for _ in range(options.rounds):
             for kind, contender in contenders.items():
                 found[kind].append(contender.seconds_of_steps())
+        batches = (_core.counter("batches") - batches) / options.rounds / STEPS
         alone = statistics.median(found["alone"])
         for kind in contenders if rank == 0 else ():
             seconds = statistics.median(found[kind])
             more = 100 * (seconds / alone - 1)
-            print(f"{name}: {kind:24} {seconds * 1e3:8.3f} ms a step, {more:+6.1f} %", flush=True)
+            print(f"{name}: {kind:24} {seconds * 1e3:8.3f} ms a step, {more:+6.1f} %"
+                  f"{f', {batches:.1f} batches' if kind == 'horovod' else ''}", flush=True)
     dist.destroy_process_group()
     hvd.shutdown()
 

@@ -23,8 +23,12 @@ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_S
 from accelerate import Accelerator, PartialState  # noqa: E402
 from accelerate.utils import set_seed  # noqa: E402
 
-# Accelerate believes that each rank is alone. Therefore rank 0 does what only the main process prints and saves.
-state = PartialState(cpu=True)
+# Accelerate takes the GPU that is current. It believes that each rank is alone. Therefore rank 0 does what only the main
+# process prints and saves.
+on_gpu = hvd.local_device() is not None
+if on_gpu:
+    torch.cuda.set_device(hvd.local_device())
+state = PartialState(cpu=not on_gpu)
 state.process_index, state.local_process_index = hvd.rank(), hvd.local_rank()
 
 
@@ -45,10 +49,11 @@ def main():
     parser.add_argument("--parameters", help="file for the parameters of each rank; %%d stands for its number")
     options = parser.parse_args()
 
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=options.accumulate,
+    accelerator = Accelerator(cpu=not on_gpu, gradient_accumulation_steps=options.accumulate,
                               mixed_precision=options.precision)
     set_seed(42)
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+    model.to(accelerator.device)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=1e-2), model.named_parameters(),
                                          backward_passes_per_step=options.accumulate)

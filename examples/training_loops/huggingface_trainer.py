@@ -5,7 +5,9 @@
 One process is the same training: `python examples/training_loops/huggingface_trainer.py`.
 """
 import argparse
+import functools
 import os
+from unittest import mock
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -20,6 +22,21 @@ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_S
 
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed  # noqa: E402
 from torch.utils.data import DistributedSampler  # noqa: E402
+
+
+class HorovodArguments(TrainingArguments):
+    """Arguments of a Trainer that uses the GPU of its rank. By itself it takes the first GPU, and divides its batches
+    among all GPUs that it sees."""
+
+    @functools.cached_property
+    def _setup_devices(self):
+        with mock.patch("torch.cuda.set_device"):  # each rank would take memory of the first GPU
+            device = super()._setup_devices
+        if device.type == "cuda":
+            self._n_gpu = 1
+            device = torch.device("cuda", hvd.local_device())
+            torch.cuda.set_device(device)
+        return device
 
 
 class HorovodTrainer(Trainer):
@@ -90,11 +107,12 @@ def main():
     parser.add_argument("--parameters", help="file for the parameters of each rank; %%d stands for its number")
     options = parser.parse_args()
 
-    arguments = TrainingArguments(
+    arguments = HorovodArguments(
         options.output, per_device_train_batch_size=options.batch_size // hvd.size(),
         gradient_accumulation_steps=options.accumulate, num_train_epochs=options.epochs, bf16=options.bf16,
         learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="steps", eval_steps=10,
-        load_best_model_at_end=True, use_cpu=True, report_to="none")
+        load_best_model_at_end=True, use_cpu=hvd.local_device() is None,
+        report_to="none")
     # Rank 0 prints and saves what only one process should print and save.
     arguments.distributed_state.process_index = hvd.rank()
     arguments.distributed_state.local_process_index = hvd.local_rank()

@@ -23,13 +23,16 @@ class HorovodStrategy(ParallelStrategy):
     ranks."""
 
     is_distributed = True  # so Lightning divides the data among the ranks, and averages what is logged with sync_dist
-    root_device = torch.device("cpu")
 
     def __init__(self):
         # otherwise Lightning would ask MPI, and thereby start it
         super().__init__(cluster_environment=LightningEnvironment())
         self.cluster_environment.set_global_rank(hvd.rank())
         self.cluster_environment.set_world_size(hvd.size())
+
+    @property
+    def root_device(self):
+        return self.parallel_devices[0]
 
     @property
     def distributed_sampler_kwargs(self):
@@ -116,9 +119,11 @@ def main():
     hvd.init()
     seed_everything(42)
     module = Module()
-    trainer = Trainer(strategy=HorovodStrategy(), accelerator="cpu", devices=1,
-                      max_epochs=options.epochs, gradient_clip_val=1.0, accumulate_grad_batches=options.accumulate,
-                      precision=options.precision, default_root_dir=options.output, logger=False, log_every_n_steps=1,
+    gpu = hvd.local_device()
+    trainer = Trainer(strategy=HorovodStrategy(), accelerator="cpu" if gpu is None else "gpu",
+                      devices=1 if gpu is None else [gpu], max_epochs=options.epochs, gradient_clip_val=1.0,
+                      accumulate_grad_batches=options.accumulate, precision=options.precision,
+                      default_root_dir=options.output, logger=False, log_every_n_steps=1,
                       callbacks=[ModelCheckpoint(options.output, "epoch_{epoch}", auto_insert_metric_name=False,
                                                  monitor="test_loss", save_top_k=-1)])
     batch_size = options.batch_size // hvd.size()

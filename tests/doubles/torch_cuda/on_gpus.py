@@ -6,7 +6,6 @@ ON_GPUS=FILE: only the functions that the file lists, of each with one set of it
 not the same one of different functions.
 RANKS_OF_A_NODE=2: ranks 0 and 1 are on a node, ranks 2 and 3 on another one.
 """
-import functools
 import os
 import pathlib
 import zlib
@@ -15,8 +14,14 @@ import torch
 
 if "Double" in torch.cuda.get_device_name():
     import on_host  # noqa: F401  (operators of torch are computed on the host from here on)
-else:  # what a generator draws for tensors of a GPU, it must draw there
-    torch.Generator = functools.partial(torch.Generator, "cuda")
+else:
+    class _GeneratorOnGpu(torch.Generator):
+        """What a generator draws for tensors of a GPU, it must draw there."""
+
+        def __new__(cls, device="cuda"):
+            return super().__new__(cls, device)
+
+    torch.Generator = _GeneratorOnGpu
 
 _rank = int(os.environ.get("HOROVOD_RANK", 0))
 if "RANKS_OF_A_NODE" in os.environ:

@@ -23,7 +23,7 @@ class Trained:
     def __init__(self, output, folder, ranks):
         self.output = output
         self.folder = folder / "checkpoints"
-        self.parameters = [torch.load(folder / str(rank), weights_only=True) for rank in range(ranks)]
+        self.parameters = [torch.load(folder / str(rank), "cpu", weights_only=True) for rank in range(ranks)]
 
 
 @pytest.fixture(params=LOOPS)
