@@ -64,13 +64,15 @@ hvd_torch_cuda_test(training_has_the_numbers_of_distributed_data_parallel beside
 hvd_torch_cuda_test(tensors_of_a_second_gpu_are_staged_with_a_notice staged.py second)
 hvd_torch_cuda_test(tensors_of_a_rocm_torch_are_staged_with_a_notice staged.py rocm)
 hvd_torch_cuda_test(tensors_are_staged_with_a_notice_where_no_plugin_is staged.py nothing)
-hvd_torch_cuda_test(an_elastic_training_goes_on_with_new_communicators_after_a_loss elastic.py)
-set_tests_properties(cuda_double.an_elastic_training_goes_on_with_new_communicators_after_a_loss
-                     PROPERTIES ENVIRONMENT "RUN_OPTIONS=--min-np 1 --max-np 2" TIMEOUT 600)
-foreach(phase between step behind ahead)
-  set(name cuda_double.a_live_state_goes_on_after_a_loss_${phase})
-  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run ${HVD_PYTHON_WITH_CUDA}
-           ${PROJECT_BINARY_DIR} 3 ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/elastic.py ${phase})
-  set_tests_properties(${name} PROPERTIES LABELS cuda-double TIMEOUT 600 SKIP_RETURN_CODE 77 RUN_SERIAL ON
-                       ENVIRONMENT "RUN_OPTIONS=--min-np 1 --max-np 3")
+# HOROVOD_NCCL=1: an error where NCCL cannot be used.
+function(hvd_elastic_test name ranks)
+  add_test(NAME cuda_double.${name}
+           COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/doubles/torch_cuda/run ${HVD_PYTHON_WITH_CUDA} ${PROJECT_BINARY_DIR}
+                   ${ranks} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/torch_elastic.py ${ARGN})
+  set_tests_properties(cuda_double.${name} PROPERTIES LABELS cuda-double TIMEOUT 600 SKIP_RETURN_CODE 77 RUN_SERIAL ON
+                       ENVIRONMENT "RUN_OPTIONS=--min-np 1 --max-np ${ranks};HOROVOD_NCCL=1")
+endfunction()
+hvd_elastic_test(an_elastic_training_goes_on_with_new_communicators_after_a_loss 2)
+foreach(phase between reduced step behind ahead)
+  hvd_elastic_test(a_live_state_goes_on_after_a_loss_${phase} 3 ${phase})
 endforeach()

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import _devices
 from horovod.torch.elastic import live
 from horovod.torch.elastic.handlers import StateHandler, get_handler_registry, set_handler_registry
 from horovod.torch.elastic.live import Offer, choose
@@ -100,6 +102,45 @@ def test_a_restore_before_the_step_keeps_the_tensors_and_takes_back_all_else(job
         assert are_equal(values_of(state), committed)
     assert places == [tensor.data_ptr() for entry in state.optimizer.state.values() for tensor in entry.values()]
     assert state._live.commit == 2
+
+
+@pytest.fixture
+def lost_results(monkeypatch):
+    """A rank was lost while a reduction was under way on this rank's GPU."""
+    def raise_error():
+        raise HorovodInternalError("rank 1 was lost")
+
+    monkeypatch.setattr(_devices, "await_results", raise_error)
+
+
+def test_a_step_does_not_begin_before_the_results_on_the_gpu_are_there(job, request):
+    state = training()
+    committed = values_of(state)
+    forward(state)
+    request.getfixturevalue("lost_results")
+    with pytest.raises(HorovodInternalError):
+        state.optimizer.step()
+    assert state._live.is_kept()
+    request.getfixturevalue("monkeypatch").undo()
+    state.restore()
+    assert are_equal(values_of(state), committed)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_commit_of_results_that_were_lost_on_the_gpu_leaves_the_one_before(job, request, is_live):
+    model = torch.nn.Linear(2, 1)
+    state = TorchState(model, live=is_live, step=0)
+    state.commit()
+    committed = model.weight.detach().clone()
+    with torch.no_grad():
+        model.weight.fill_(float("nan"))
+    state.step = 1
+    request.getfixturevalue("lost_results")
+    with pytest.raises(HorovodInternalError):
+        state.commit()
+    request.getfixturevalue("monkeypatch").undo()
+    state.restore()
+    assert torch.equal(model.weight, committed) and state.step == 0
 
 
 def of_two(parameters):

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod import _ops
 from horovod.checkpoint import training, tree
+from horovod.common.exceptions import HorovodInternalError
 
 
 def test_a_snapshot_keeps_the_values_of_tensors_of_every_form():
@@ -40,6 +42,26 @@ def test_the_training_changes_its_tensors_while_they_are_written(tmp_path):
         checkpointer.wait()
         checkpointer.restore()
     assert torch.equal(model.weight, saved)
+
+
+@pytest.mark.parametrize("save", [
+    lambda folder, model: hvd.checkpoint.save(folder / "one.h5", model, step=1),
+    lambda folder, model: hvd.checkpoint.save(folder / "one.h5", model, step=1, sharded=True),
+    lambda folder, model: hvd.checkpoint.Checkpointer(folder, model).save(1),
+    lambda folder, model: hvd.checkpoint.Checkpointer(folder, model, asynchronous=False).save(1)],
+    ids=["save", "save_sharded", "checkpointer", "synchronous_checkpointer"])
+def test_a_checkpoint_of_results_that_were_lost_on_a_gpu_is_not_written(tmp_path, monkeypatch, save):
+    """A rank was lost while the GPU worked on what is to be saved."""
+    def raise_error():
+        raise HorovodInternalError("rank 1 was lost")
+
+    hvd.init()
+    monkeypatch.setattr(tree, "is_on_gpu", lambda tensor: True)
+    monkeypatch.setattr(tree, "synchronize", lambda device: None)
+    monkeypatch.setattr(_ops, "check_results_on_devices", raise_error)
+    with pytest.raises(HorovodInternalError):
+        save(tmp_path, torch.nn.Linear(2, 2))
+    assert not list(tmp_path.glob("*.h5"))
 
 
 class Generators(types.SimpleNamespace):

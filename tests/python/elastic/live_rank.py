@@ -1,9 +1,9 @@
 """A training with a live state that knows its result: the sums of its steps, whichever ranks train. One rank is killed.
 
-PHASE: where, in the step with that number (STEP): forward; between (some gradients are reduced, others are not); step
-(the others make the step, too); behind (the others have reduced something else after their step); commit (the others
-have marked it); ahead (rank 0 has marked its step, and another rank has not made it). VICTIM: its rank.
-COMMITS_PER_COPY.
+PHASE: where, in the step with that number (STEP): forward; between (some gradients are reduced, others are not);
+reduced (all are, or on a GPU still under way); step (the others make the step, too); behind (the others have reduced
+something else after their step); commit (the others have marked it); ahead (rank 0 has marked its step, and another
+rank has not made it). VICTIM: its rank. COMMITS_PER_COPY.
 """
 import os
 import pathlib
@@ -91,6 +91,7 @@ def train(state):
         state.model(number).backward()
         for each in optimizers:
             each.synchronize()
+        end_in("reduced")
         wait_before_step()
         for each in optimizers:
             with each.skip_synchronize():

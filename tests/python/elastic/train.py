@@ -1,8 +1,8 @@
 """An elastic training whose ranks end where the test wants it.
 
 ENDS: "PHASE RANK SIZE", several separated by semicolons: once in the job, that rank (or "all") of a job of that size
-ends in the phase: start, step, commit, reset or end. HOW: by SIGKILL if not set, "interrupt", or an exit code.
-UNTIL_SIZE: it trains until the job has this size again.
+ends in the phase: start, reduced, step, commit, reset or end. HOW: by SIGKILL if not set, "interrupt", or an exit code.
+UNTIL_SIZE: it trains until the job has this size again. COMMIT: after how many steps it commits.
 """
 import os
 import signal
@@ -12,7 +12,7 @@ import horovod.torch as hvd
 import torch
 
 ENDS = [tuple(each.split()) for each in os.environ.get("ENDS", "").split(";") if each]
-STEPS, COMMIT = 40, 5
+STEPS, COMMIT = 40, int(os.environ.get("COMMIT", "5"))
 
 
 def end_in(phase):
@@ -72,6 +72,8 @@ def train(state):
 
 
 state = hvd.elastic.TorchState(model, optimizer, step=0)
+# The gradients of this step are reduced; those on a GPU may still be under way.
+optimizer.register_step_pre_hook(lambda *_: end_in("reduced") if state.step == 8 else None)
 state.register_reset_callbacks([lambda: end_in("reset")])
 train(state)
 print("done", hvd.rank(), hvd.size(), state.step, [p.tolist() for p in model.parameters()], flush=True)

@@ -12,7 +12,7 @@ import re
 
 import torch
 
-from horovod import _core
+from horovod import _core, _ops
 from horovod.torch._devices import is_on_gpu, synchronize
 
 GROUP, NONE, BOOL, INTEGER, NUMBER, TEXT, TENSOR = range(7)
@@ -69,7 +69,10 @@ class Tensors:
     def on_host(self):
         """Returns (entries with addresses, the tensors that must live until they are written). Copies only tensors
         that are not contiguous in the host's memory."""
-        return self._addressed(lambda tensor: tensor.to("cpu").contiguous())
+        found = self._addressed(lambda tensor: tensor.to("cpu").contiguous())
+        if any(type_ == TENSOR and is_on_gpu(value) for _, _, type_, value in self.entries):
+            _ops.check_results_on_devices()
+        return found
 
     def copied_into(self, memory):
         """Like on_host(), but all tensors are copied into `memory`, a uint8 tensor of at least room_needed() bytes."""
@@ -94,6 +97,8 @@ class Tensors:
         _core.checkpoint_copy(list(_with_addresses_of(sources, entries)), memory.data_ptr(), memory.numel())
         for gpu in gpus:  # the current one need not be among them
             synchronize(gpu)
+        if gpus:
+            _ops.check_results_on_devices()
         return entries, kept
 
     def room_needed(self):

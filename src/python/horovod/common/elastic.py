@@ -282,9 +282,14 @@ def _rounds(func, reset, state, args, kwargs):
             state.restore()
             skip_sync = False
         except HostsUpdatedInterrupt as update:
-            resets.count(update, "the hosts have changed")
-            state.save()  # the attributes as they are, like the rest of the state
-            skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
+            try:
+                state.save()  # the attributes as they are, like the rest of the state
+                resets.count(update, "the hosts have changed")
+                skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
+            except HorovodInternalError as error:  # a rank was lost besides
+                resets.count_failure(error)
+                state.restore()
+                skip_sync = False
         if _core.elastic_facts() is not None:
             steps = 1 + state._progress() if has_state else 0
             _ops.next_progress = (cause, steps, has_state and state.is_keeper())

@@ -46,16 +46,34 @@ def synchronize(device):
     torch.cuda.synchronize(device)
 
 
+def await_results():
+    """Waits until this rank's GPU has ended what is queued on the current stream, and raises HorovodInternalError if the
+    job is over by then. Does not wait if no operation was started since the last call."""
+    _own.await_results()
+
+
 class _OwnDevice:
     """The one GPU of this rank whose tensors the core takes: that of the first tensor of the job."""
 
     def __init__(self):
         self._ordinal = None
+        self._awaited = 0  # how many operations had been started when their results were there
         self._told = set()
         _ops.to_begin_anew.add(self)
 
     def begin_anew(self):
         self._ordinal = None
+        self._awaited = 0
+
+    def await_results(self):
+        if self._ordinal is None or not _core.is_initialized() or is_captured():
+            return
+        submitted = _core.counter("submissions")
+        if submitted == self._awaited:
+            return
+        current_stream(self._ordinal).synchronize()
+        _ops.check_results_on_devices()
+        self._awaited = submitted
 
     def ordinal_for(self, tensor, set_id):
         if not tensor.is_cuda and not tensor.is_meta:

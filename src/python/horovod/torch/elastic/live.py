@@ -143,7 +143,10 @@ _all = weakref.WeakSet()
 
 def _note_step(*_):
     """A step of any optimizer in this process, before it changes anything. Some change tensors without a trace in
-    their versions."""
+    their versions. Gradients that are still being reduced on a GPU become NaN if a rank is lost, so they are waited
+    for: then the parameters are those of the mark."""
+    if _all:
+        _devices.await_results()
     is_captured = _devices.is_captured()
     for each in list(_all):
         each.is_changed = True

@@ -4,6 +4,7 @@ import torch
 from horovod.common.elastic import Kept, ObjectState
 from horovod.common.objects import allgather_object
 from horovod.common.stops import AGAIN, end_undisturbed
+from horovod.torch import _devices
 from horovod.torch._job import is_initialized, rank
 from horovod.torch.elastic.handlers import StateDictHandler, handler_class, is_written_in_place, put_back
 from horovod.torch.elastic.handlers import (ModelStateHandler, OptimizerStateHandler,  # noqa: F401
@@ -39,6 +40,7 @@ class TorchState(ObjectState):
     """
 
     def __init__(self, model=None, optimizer=None, *, live=False, commits_per_copy=DEFAULT_COMMITS_PER_COPY, **kwargs):
+        _devices.await_results()
         kwargs.update(model=model, optimizer=optimizer)
         classes = {name: handler_class(value) for name, value in kwargs.items()}
         self._handlers = {}  # of the attributes as they are; a commit has those of its own
@@ -89,6 +91,7 @@ class TorchState(ObjectState):
         self._is_restored = False
 
     def _keep(self, values):
+        _devices.await_results()
         # If one of these raises, all of the commit before is still there. So it is if another class's save() raises, as
         # one that communicates may: it comes before what is copied into the memory of the commit before.
         states = {id(handler): handler.value.state_dict() for handler in self._handlers.values()
