@@ -23,8 +23,8 @@ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_S
 from accelerate import Accelerator, PartialState  # noqa: E402
 from accelerate.utils import set_seed  # noqa: E402
 
-# Accelerate takes the GPU that is current. It believes that each rank is alone. Therefore rank 0 does what only the main
-# process prints and saves.
+# Accelerate takes the GPU that is current. It believes that each rank is alone. Therefore rank 0 does what only the
+# main process prints and saves.
 on_gpu = hvd.local_device() is not None
 if on_gpu:
     torch.cuda.set_device(hvd.local_device())

@@ -5,8 +5,8 @@ with the rank that comes in the place of the lost one.
     horovodrun -np 2 --min-np 1 --max-np 2 python torch_elastic.py
     horovodrun -np 3 --min-np 1 --max-np 3 python torch_elastic.py PHASE
 
-Without a PHASE the state copies. The lost rank is killed when its reductions are on their way on the GPU, and the others
-commit after this step: their gradients are NaN then, which must not get into the commit. With a PHASE of
+Without a PHASE the state copies. The lost rank is killed when its reductions are on their way on the GPU, and the
+others commit after this step: their gradients are NaN then, which must not get into the commit. With a PHASE of
 tests/python/elastic/live_rank.py the state is live: the rank that stays goes on with the bits on its GPU, or with its
 last copy. Each rank prints `ok rank N`. It runs on the doubles of CUDA and NCCL, too.
 """

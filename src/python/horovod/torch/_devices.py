@@ -47,8 +47,8 @@ def synchronize(device):
 
 
 def await_results():
-    """Waits until this rank's GPU has ended what is queued on the current stream, and raises HorovodInternalError if the
-    job is over by then. Does not wait if no operation was started since the last call."""
+    """Waits until this rank's GPU has ended what is queued on the current stream, and raises HorovodInternalError if
+    the job is over by then. Does not wait if no operation was started since the last call."""
     _own.await_results()
 
 
