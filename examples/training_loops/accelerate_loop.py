@@ -25,7 +25,7 @@ from accelerate.utils import set_seed  # noqa: E402
 
 # Accelerate takes the GPU that is current. It believes that each rank is alone. Therefore rank 0 does what only the
 # main process prints and saves.
-on_gpu = hvd.local_device() is not None
+on_gpu = hvd.local_device() is not None and torch.cuda.is_available()
 if on_gpu:
     torch.cuda.set_device(hvd.local_device())
 state = PartialState(cpu=not on_gpu)

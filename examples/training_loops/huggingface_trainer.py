@@ -111,8 +111,8 @@ def main():
         options.output, per_device_train_batch_size=options.batch_size // hvd.size(),
         gradient_accumulation_steps=options.accumulate, num_train_epochs=options.epochs, bf16=options.bf16,
         learning_rate=1e-3, warmup_steps=5, logging_steps=5, save_steps=10, eval_strategy="steps", eval_steps=10,
-        load_best_model_at_end=True, use_cpu=hvd.local_device() is None,
-        report_to="none")
+        load_best_model_at_end=True, report_to="none",
+        use_cpu=hvd.local_device() is None or not torch.cuda.is_available())
     # Rank 0 prints and saves what only one process should print and save.
     arguments.distributed_state.process_index = hvd.rank()
     arguments.distributed_state.local_process_index = hvd.local_rank()

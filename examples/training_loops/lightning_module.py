@@ -119,7 +119,7 @@ def main():
     hvd.init()
     seed_everything(42)
     module = Module()
-    gpu = hvd.local_device()
+    gpu = hvd.local_device() if torch.cuda.is_available() else None
     trainer = Trainer(strategy=HorovodStrategy(), accelerator="cpu" if gpu is None else "gpu",
                       devices=1 if gpu is None else [gpu], max_epochs=options.epochs, gradient_clip_val=1.0,
                       accumulate_grad_batches=options.accumulate, precision=options.precision,

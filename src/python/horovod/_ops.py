@@ -327,10 +327,13 @@ def barrier(process_set=0):
     finish(submit(found, 0, 0, 0, None, None))
 
 
+are_on_devices = False  # whether operations of this process may take tensors in the memory of a device
+
+
 def check_results_on_devices():
     """Raises HorovodInternalError if the job is over. Called when a device has ended what was queued on it: if a rank
     was lost before, the results that were under way there are NaN."""
-    if _core.is_initialized() and not _core.is_running() and has_device(0):
+    if are_on_devices and _core.is_initialized() and not _core.is_running():
         barrier()  # no operation begins any more; its error has the cause
 
 

@@ -6,7 +6,7 @@ import zlib
 
 import tensorflow as tf
 
-from horovod import __version__, _core
+from horovod import __version__, _core, _ops
 from horovod.common import built_streams
 
 COMMAND = "python -m horovod.tensorflow.build"
@@ -80,3 +80,4 @@ def register_for_gpus(kernels):
     kind = kind_of_gpus()
     streams, reason = _streams_for(kind) if kind else (None, "this TensorFlow is built for CPUs")
     register(kernels, "GPU", 0, kind, streams, reason)
+    _ops.are_on_devices |= streams is not None

@@ -48,7 +48,7 @@ def synchronize(device):
 
 def await_results():
     """Waits until this rank's GPU has ended what is queued on the current stream, and raises HorovodInternalError if
-    the job is over by then. Does not wait if no operation was started since the last call."""
+    the job is over by then."""
     _own.await_results()
 
 
@@ -57,23 +57,17 @@ class _OwnDevice:
 
     def __init__(self):
         self._ordinal = None
-        self._awaited = 0  # how many operations had been started when their results were there
         self._told = set()
         _ops.to_begin_anew.add(self)
 
     def begin_anew(self):
         self._ordinal = None
-        self._awaited = 0
 
     def await_results(self):
         if self._ordinal is None or not _core.is_initialized() or is_captured():
             return
-        submitted = _core.counter("submissions")
-        if submitted == self._awaited:
-            return
         current_stream(self._ordinal).synchronize()
         _ops.check_results_on_devices()
-        self._awaited = submitted
 
     def ordinal_for(self, tensor, set_id):
         if not tensor.is_cuda and not tensor.is_meta:
@@ -87,7 +81,7 @@ class _OwnDevice:
                 f"this Horovod was installed without a plugin for the GPUs of this torch ({_kind})")
         ordinal = tensor.get_device()
         if self._ordinal is None:
-            self._ordinal = ordinal
+            self.take(ordinal)
         if ordinal != self._ordinal:
             return self._tell(f"the first tensor of this rank was on cuda:{self._ordinal}, and others are on "
                               f"cuda:{ordinal}; a rank has one GPU")
@@ -113,6 +107,7 @@ class _OwnDevice:
     def take(self, ordinal):
         if ordinal >= 0:
             self._ordinal = ordinal
+            _ops.are_on_devices = True
 
     def _tell_on_rank_0(self, reason):
         """For what holds for all ranks."""
