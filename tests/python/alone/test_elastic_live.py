@@ -1,5 +1,6 @@
 """TorchState(live=True) in a process without others: what a commit marks, and what a restore goes back to."""
 import copy
+import types
 
 import pytest
 import torch
@@ -141,6 +142,17 @@ def test_a_commit_of_results_that_were_lost_on_the_gpu_leaves_the_one_before(job
     request.getfixturevalue("monkeypatch").undo()
     state.restore()
     assert torch.equal(model.weight, committed) and state.step == 0
+
+
+def test_the_gpu_is_waited_for_each_time(job, monkeypatch):
+    """An operation that was started before one wait may be synchronized after it: the next wait is for it."""
+    waits = []
+    monkeypatch.setattr(_devices._own, "_ordinal", 0)
+    monkeypatch.setattr(_devices, "current_stream", lambda device: types.SimpleNamespace(
+        synchronize=lambda: waits.append(device)))
+    _devices.await_results()
+    _devices.await_results()
+    assert waits == [0, 0]
 
 
 def of_two(parameters):
