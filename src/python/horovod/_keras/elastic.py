@@ -3,7 +3,7 @@ import functools
 
 import numpy as np
 
-from horovod import _core, _ops
+from horovod import _core
 from horovod._keras import arrays
 from horovod._keras.callbacks import write_back_variables, shared_variables
 from horovod._keras.models import build_optimizer, variables_of
@@ -98,9 +98,7 @@ class ModelState(ObjectState):
 
     def _copies(self):
         write_back_variables(self.model)
-        copies = [(each, np.array(each.numpy())) for each in self._everything()]
-        _ops.check_results_on_devices()
-        return copies
+        return [(each, np.array(each.numpy())) for each in self._everything()]
 
     def restore(self):
         write_back_variables(self.model)

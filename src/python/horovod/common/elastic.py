@@ -154,7 +154,9 @@ class ObjectState(State):
 
     def _keep(self, values):
         """Makes a commit of these values of the attributes, and of what else the state has."""
-        self._kept = Kept(values, self._contents_of(values), self._copies())
+        kept = Kept(values, self._contents_of(values), self._copies())
+        _ops.check_results_on_devices()
+        self._kept = kept
 
     def _copies(self):
         """Returns copies of what a subclass has besides the attributes."""
@@ -267,29 +269,26 @@ def _rounds(func, reset, state, args, kwargs):
     while True:
         cause = _FAILED
         try:
-            if resets.number > 0:
-                state.on_reset()
-            if _newcomers() > 0:
-                _check_function(func, state)
-            if not skip_sync or _newcomers() > 0:
-                state.sync()
-            if _core.elastic_facts() is not None:
-                state._saves = state._bcast_object(getattr(state, "_saves", 0))
-            has_state = True
-            return func(state, *args, **kwargs)
+            try:
+                if resets.number > 0:
+                    state.on_reset()
+                if _newcomers() > 0:
+                    _check_function(func, state)
+                if not skip_sync or _newcomers() > 0:
+                    state.sync()
+                if _core.elastic_facts() is not None:
+                    state._saves = state._bcast_object(getattr(state, "_saves", 0))
+                has_state = True
+                return func(state, *args, **kwargs)
+            except HostsUpdatedInterrupt as update:
+                # The attributes as they are, like the rest of the state. It may fail, since a rank may be lost besides.
+                state.save()
+                resets.count(update, "the hosts have changed")
+                skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
         except HorovodInternalError as error:
             resets.count_failure(error)
             state.restore()
             skip_sync = False
-        except HostsUpdatedInterrupt as update:
-            try:
-                state.save()  # the attributes as they are, like the rest of the state
-                resets.count(update, "the hosts have changed")
-                skip_sync, cause = update.skip_sync, _HOSTS_UPDATED
-            except HorovodInternalError as error:  # a rank was lost besides
-                resets.count_failure(error)
-                state.restore()
-                skip_sync = False
         if _core.elastic_facts() is not None:
             steps = 1 + state._progress() if has_state else 0
             _ops.next_progress = (cause, steps, has_state and state.is_keeper())

@@ -2,7 +2,7 @@
 import numpy as np
 import tensorflow as tf
 
-from horovod import _core, _ops
+from horovod import _core
 from horovod._keras import arrays
 from horovod._keras.elastic import ModelState, check_is_not_live, from_rank_0, make_run
 from horovod._keras.elastic import rank as _rank
@@ -55,11 +55,8 @@ class TensorFlowState(ObjectState):
 
     def _copies(self):
         if self.session is None:
-            copies = [np.array(each.numpy()) for each in self.variables]
-        else:
-            copies = [np.array(each) for each in self.session.run(self.variables)] if self.variables else []
-        _ops.check_results_on_devices()
-        return copies
+            return [np.array(each.numpy()) for each in self.variables]
+        return [np.array(each) for each in self.session.run(self.variables)] if self.variables else []
 
     def _write(self, values):
         for variable, value in zip(self.variables, values):

@@ -40,7 +40,6 @@ class TorchState(ObjectState):
     """
 
     def __init__(self, model=None, optimizer=None, *, live=False, commits_per_copy=DEFAULT_COMMITS_PER_COPY, **kwargs):
-        _devices.await_results()
         kwargs.update(model=model, optimizer=optimizer)
         classes = {name: handler_class(value) for name, value in kwargs.items()}
         self._handlers = {}  # of the attributes as they are; a commit has those of its own
